@@ -1,0 +1,270 @@
+//! Every message but Produce, Fetch and Metadata, through the crate `kafka-protocol`.
+//!
+//! `kafka-protocol` allocates for an array as many elements as its length claims, before it has seen one. A
+//! length of 2³¹ in a frame of ten bytes would abort the process. Decoding therefore goes through a guard that
+//! sees each integer that may be such a length before the decoder does:
+//!
+//! - Varints are only ever lengths, counts and tags in Kafka's messages. One that is larger than what remains
+//!   of the message is refused.
+//! - A 32-bit integer may be a length or any other field. When the message holds such an integer larger than
+//!   what remains, it is first decoded with all of those replaced by `i32::MIN`. As lengths these are refused by
+//!   the decoder before it allocates; as other fields they are harmless. Only if this succeeds, and so none
+//!   was a length, the message is decoded as it is.
+//!
+//! What remains: an array of n elements of in-memory size s may reserve n · s bytes with n up to
+//! [`MAX_ELEMENTS`] (and no more than the bytes that remain), before its elements turn out to be missing; and
+//! messages are limited to [`MAX_MESSAGE`] bytes.
+
+use std::ops::RangeInclusive;
+
+use bytes::{Buf, Bytes, BytesMut, TryGetError};
+pub use kafka_protocol::messages;
+use kafka_protocol::protocol::buf::ByteBuf;
+pub use kafka_protocol::protocol::{Decodable, Encodable, Message, Request, StrBytes};
+use thiserror::Error;
+
+use crate::api::ApiKey;
+use crate::header::{self, RequestHeader};
+use crate::{DecodeError, Writer};
+
+#[cfg(test)]
+mod tests;
+
+/// Largest message decoded here, in bytes. The large ones, Produce and Fetch, do not come this way.
+pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// Largest array, and largest byte section in flexible versions, accepted.
+pub const MAX_ELEMENTS: usize = 1 << 20;
+
+/// Lengths up to this are left to the decoder, which fails soon enough when the elements are missing.
+const HARMLESS: usize = 4096;
+
+/// Why a message could not be encoded or decoded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ColdError {
+    /// A header is malformed.
+    #[error(transparent)]
+    Header(#[from] DecodeError),
+    /// The message is larger than [`MAX_MESSAGE`].
+    #[error("message of {length} bytes is larger than the limit of {MAX_MESSAGE}")]
+    TooLarge {
+        /// Its size.
+        length: usize,
+    },
+    /// The message has no codec in this version.
+    #[error("version {version} of {message} is not supported")]
+    UnsupportedVersion {
+        /// Name of the message's type.
+        message: &'static str,
+        /// The version asked for.
+        version: i16,
+    },
+    /// The bytes are not the message.
+    #[error("malformed {message}, version {version}: {reason}")]
+    Decode {
+        /// Name of the message's type.
+        message: &'static str,
+        /// Version it was decoded in.
+        version: i16,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// The message cannot be written in this version, such as when it sets a field the version lacks.
+    #[error("cannot encode {message}, version {version}: {reason}")]
+    Encode {
+        /// Name of the message's type.
+        message: &'static str,
+        /// Version it was encoded in.
+        version: i16,
+        /// What the encoder says.
+        reason: String,
+    },
+}
+
+/// The versions `kafka-protocol` can encode and decode of an API.
+#[must_use]
+pub fn versions(api: ApiKey) -> Option<RangeInclusive<i16>> {
+    let range = messages::ApiKey::try_from(api.0).ok()?.valid_versions();
+    (!range.is_empty()).then_some(range.min..=range.max)
+}
+
+/// A whole request frame, its length first. The API is that of the request's type.
+pub fn encode_request<R: Request>(
+    version: i16,
+    correlation_id: i32,
+    client_id: Option<&str>,
+    request: &R,
+) -> Result<Vec<u8>, ColdError> {
+    let mut w = frame_writer();
+    RequestHeader { api: ApiKey(R::KEY), version, correlation_id, client_id }.encode(&mut w);
+    finish_frame(w, version, request)
+}
+
+/// A whole response frame, its length first.
+pub fn encode_response<T: Encodable + Message>(
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+    response: &T,
+) -> Result<Vec<u8>, ColdError> {
+    let mut w = frame_writer();
+    header::encode_response_header(api, version, correlation_id, &mut w);
+    finish_frame(w, version, response)
+}
+
+/// The message in the body of a request, as [`header::split_request`] gives it.
+pub fn decode_request<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, ColdError> {
+    decode(version, body)
+}
+
+/// The message in the body of a response, as [`header::response_body`] gives it.
+pub fn decode_response<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, ColdError> {
+    decode(version, body)
+}
+
+fn frame_writer() -> Writer {
+    let mut w = Writer::with_capacity(256);
+    w.i32(0);
+    w
+}
+
+fn finish_frame<T: Encodable + Message>(
+    w: Writer,
+    version: i16,
+    message: &T,
+) -> Result<Vec<u8>, ColdError> {
+    check_version::<T>(version)?;
+    let mut frame = w.into_vec();
+    message.encode(&mut frame, version).map_err(|error| ColdError::Encode {
+        message: name::<T>(),
+        version,
+        reason: error.to_string(),
+    })?;
+    let length = frame.len() - 4;
+    let prefix = i32::try_from(length).map_err(|_| ColdError::TooLarge { length })?;
+    frame[..4].copy_from_slice(&prefix.to_be_bytes());
+    Ok(frame)
+}
+
+/// Decodes a message that stands alone, such as one embedded in another message's byte section.
+pub fn decode<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, ColdError> {
+    check_version::<T>(version)?;
+    let length = body.len();
+    if length > MAX_MESSAGE {
+        return Err(ColdError::TooLarge { length });
+    }
+    let malformed = |reason| ColdError::Decode { message: name::<T>(), version, reason };
+    let mut guard = Guard { rest: body.clone(), view: View::Masked, masked: false };
+    let mut decoded =
+        T::decode(&mut guard, version).map_err(|error| malformed(error.to_string()))?;
+    if guard.masked {
+        guard = Guard { rest: body, view: View::Plain, masked: false };
+        decoded = T::decode(&mut guard, version).map_err(|error| malformed(error.to_string()))?;
+    }
+    match guard.rest.len() {
+        0 => Ok(decoded),
+        left => Err(malformed(format!("{left} bytes left over"))),
+    }
+}
+
+/// Encodes a message that stands alone, without header and length.
+pub fn encode<T: Encodable + Message>(version: i16, message: &T) -> Result<Bytes, ColdError> {
+    check_version::<T>(version)?;
+    let mut body = BytesMut::new();
+    message.encode(&mut body, version).map_err(|error| ColdError::Encode {
+        message: name::<T>(),
+        version,
+        reason: error.to_string(),
+    })?;
+    Ok(body.freeze())
+}
+
+fn check_version<T: Message>(version: i16) -> Result<(), ColdError> {
+    if (T::VERSIONS.min..=T::VERSIONS.max).contains(&version) {
+        return Ok(());
+    }
+    Err(ColdError::UnsupportedVersion { message: name::<T>(), version })
+}
+
+fn name<T>() -> &'static str {
+    let path = std::any::type_name::<T>();
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// What the decoder is shown of large 32-bit integers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    /// `i32::MIN` in their place.
+    Masked,
+    /// Themselves, after the masked view has shown that none is a length.
+    Plain,
+}
+
+/// Stands between the decoder and the message, see the head of this module.
+struct Guard {
+    rest: Bytes,
+    view: View,
+    masked: bool,
+}
+
+impl Guard {
+    fn is_impossible(&self, length: u64) -> bool {
+        length > HARMLESS.max(self.rest.len().min(MAX_ELEMENTS)) as u64
+    }
+
+    /// The varint at the front. Not every byte read is one, but no other field of a byte goes with what
+    /// follows it into a number so large, unless the message is malformed.
+    fn front_varint(&self) -> u64 {
+        let mut value = 0;
+        for (i, byte) in self.rest.iter().take(5).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if *byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+}
+
+impl Buf for Guard {
+    fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.rest
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.rest.advance(count);
+    }
+
+    fn try_get_u8(&mut self) -> Result<u8, TryGetError> {
+        let length = self.front_varint();
+        if self.is_impossible(length) {
+            return Err(TryGetError { requested: length as usize, available: self.rest.len() });
+        }
+        self.rest.try_get_u8()
+    }
+
+    fn try_get_i32(&mut self) -> Result<i32, TryGetError> {
+        let value = self.rest.try_get_i32()?;
+        let impossible = u64::try_from(value).is_ok_and(|length| self.is_impossible(length));
+        if impossible && self.view == View::Masked {
+            self.masked = true;
+            return Ok(i32::MIN);
+        }
+        Ok(value)
+    }
+}
+
+impl ByteBuf for Guard {
+    fn peek_bytes(&mut self, range: std::ops::Range<usize>) -> Bytes {
+        self.rest.slice(range)
+    }
+
+    fn get_bytes(&mut self, size: usize) -> Bytes {
+        self.rest.split_to(size)
+    }
+}

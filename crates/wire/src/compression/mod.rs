@@ -1,0 +1,298 @@
+//! The four codecs of Kafka record batches, with the levels of KIP-390.
+//!
+//! Compression appends to a buffer of the caller. Decompression is bounded by a [`DecompressLimit`]
+//! and grows its output as bytes arrive, so that a length claimed by a peer never decides alone how
+//! much memory is taken.
+
+mod gzip;
+mod lz4;
+mod snappy;
+#[cfg(test)]
+mod tests;
+mod zstd;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// A compression codec; the number is the one in the attributes of a record batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Codec {
+    /// Records are stored as they are.
+    #[default]
+    None = 0,
+    /// RFC 1952.
+    Gzip = 1,
+    /// Snappy blocks in the framing of the Java library.
+    Snappy = 2,
+    /// The LZ4 frame format.
+    Lz4 = 3,
+    /// RFC 8878 (KIP-110).
+    Zstd = 4,
+}
+
+impl Codec {
+    /// Every codec, in the order of their ids.
+    pub const ALL: [Codec; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
+
+    /// The id in the lowest three bits of a batch's attributes.
+    #[must_use]
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// The codec of an id, or `None` where the id is not assigned.
+    #[must_use]
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(id)).copied()
+    }
+
+    /// The name in `compression.type`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The levels that `compression.<codec>.level` accepts, or `None` where the codec has no levels.
+    ///
+    /// Gzip additionally accepts -1, its own name for the default. The levels of lz4 are accepted
+    /// because Kafka's configuration has them, but the encoder here has only one way to compress.
+    #[must_use]
+    pub const fn levels(self) -> Option<RangeInclusive<i32>> {
+        match self {
+            Self::None | Self::Snappy => None,
+            Self::Gzip => Some(1..=9),
+            Self::Lz4 => Some(1..=17),
+            Self::Zstd => Some(-131_072..=22),
+        }
+    }
+
+    /// The level used where none is given, or `None` where the codec has no levels.
+    #[must_use]
+    pub const fn default_level(self) -> Option<i32> {
+        match self {
+            Self::None | Self::Snappy => None,
+            Self::Gzip => Some(-1),
+            Self::Lz4 => Some(9),
+            Self::Zstd => Some(3),
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is none of `none`, `gzip`, `snappy`, `lz4` and `zstd`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown compression codec {0:?}; known are none, gzip, snappy, lz4 and zstd")]
+pub struct UnknownCodecName(pub String);
+
+impl FromStr for Codec {
+    type Err = UnknownCodecName;
+
+    /// Reads a name of `compression.type`, in lower case as in Kafka.
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|codec| codec.name() == name)
+            .ok_or_else(|| UnknownCodecName(name.to_owned()))
+    }
+}
+
+/// A codec and the level to compress with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compression {
+    /// The codec.
+    pub codec: Codec,
+    /// The level, within [`Codec::levels`]; `None` is the codec's default.
+    pub level: Option<i32>,
+}
+
+impl Compression {
+    /// No compression.
+    pub const NONE: Compression = Compression { codec: Codec::None, level: None };
+
+    /// A codec with a level checked against [`Codec::levels`].
+    ///
+    /// # Errors
+    /// [`CompressError::Level`] where the codec does not have that level.
+    pub fn new(codec: Codec, level: Option<i32>) -> Result<Self, CompressError> {
+        let compression = Self { codec, level };
+        compression.checked_level()?;
+        Ok(compression)
+    }
+
+    /// The level to hand to the codec; 0 for codecs without levels.
+    fn checked_level(&self) -> Result<i32, CompressError> {
+        let default = self.codec.default_level();
+        let Some(level) = self.level else { return Ok(default.unwrap_or(0)) };
+        let known = self.codec.levels().is_some_and(|levels| levels.contains(&level));
+        if known || default == Some(level) {
+            return Ok(level);
+        }
+        Err(CompressError::Level { codec: self.codec, level })
+    }
+
+    /// Appends the compressed form of `input` to `out`.
+    ///
+    /// # Errors
+    /// [`CompressError`] for a level out of range or an error of the codec; what `out` holds beyond
+    /// its former length is then of no use.
+    pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+        let level = self.checked_level()?;
+        let done = match self.codec {
+            Codec::None => {
+                out.extend_from_slice(input);
+                Ok(())
+            }
+            Codec::Gzip => gzip::compress(input, level, out),
+            Codec::Snappy => snappy::compress(input, out),
+            Codec::Lz4 => lz4::compress(input, out),
+            Codec::Zstd => zstd::compress(input, level, out),
+        };
+        done.map_err(|error| CompressError::Codec { codec: self.codec, reason: error.to_string() })
+    }
+}
+
+impl From<Codec> for Compression {
+    /// The codec with its default level.
+    fn from(codec: Codec) -> Self {
+        Self { codec, level: None }
+    }
+}
+
+/// Why records could not be compressed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompressError {
+    /// The codec does not have this level.
+    #[error("{codec} has no compression level {level}")]
+    Level {
+        /// The codec.
+        codec: Codec,
+        /// The level that was asked for.
+        level: i32,
+    },
+    /// The codec failed, in practice for want of memory.
+    #[error("{codec} compression failed: {reason}")]
+    Codec {
+        /// The codec.
+        codec: Codec,
+        /// What its library reports.
+        reason: String,
+    },
+    /// A batch is longer than the format can express (2 GiB).
+    #[error("a record batch of {bytes} bytes is longer than the format allows")]
+    BatchTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+}
+
+/// How much one decompression may produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecompressLimit {
+    /// Largest output in bytes.
+    pub max_bytes: usize,
+}
+
+impl Default for DecompressLimit {
+    /// 128 MiB: above the 100 MiB that a frame may hold.
+    fn default() -> Self {
+        Self { max_bytes: 128 << 20 }
+    }
+}
+
+/// Why bytes could not be decompressed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecompressError {
+    /// The output would exceed the limit.
+    #[error("decompressed data exceeds the limit of {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The input is not valid for the codec.
+    #[error("invalid {codec} data: {reason}")]
+    Invalid {
+        /// The codec.
+        codec: Codec,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl DecompressError {
+    fn invalid(codec: Codec, reason: impl fmt::Display) -> Self {
+        Self::Invalid { codec, reason: reason.to_string() }
+    }
+}
+
+/// Decompresses `input` into a new buffer.
+///
+/// Besides the output at most a window is allocated: 8 MiB for zstd unless the limit is larger, 12
+/// MiB for lz4; both only become resident as far as the data fills them.
+///
+/// # Errors
+/// [`DecompressError`] for invalid input and for output beyond `limit`.
+pub fn decompress(
+    codec: Codec,
+    input: &[u8],
+    limit: &DecompressLimit,
+) -> Result<Vec<u8>, DecompressError> {
+    match codec {
+        Codec::None if input.len() > limit.max_bytes => {
+            Err(DecompressError::TooLarge { limit: limit.max_bytes })
+        }
+        Codec::None => Ok(input.to_vec()),
+        Codec::Gzip => gzip::decompress(input, limit),
+        Codec::Snappy => snappy::decompress(input, limit),
+        Codec::Lz4 => lz4::decompress(input, limit),
+        Codec::Zstd => zstd::decompress(input, limit),
+    }
+}
+
+/// Smallest step by which [`read_bounded`] grows its buffer.
+const GROWTH_STEP: usize = 16 * 1024;
+
+/// Reads a decompressing `source` to its end.
+///
+/// The buffer starts at four times the input, the ratio of ordinary data, and doubles from there,
+/// never beyond the limit and one byte (which tells "exactly full" from "too large").
+fn read_bounded(
+    codec: Codec,
+    mut source: impl Read,
+    input_len: usize,
+    limit: &DecompressLimit,
+) -> Result<Vec<u8>, DecompressError> {
+    let ceiling = limit.max_bytes.saturating_add(1);
+    let mut out = Vec::new();
+    let mut step = input_len.saturating_mul(4).max(GROWTH_STEP);
+    loop {
+        step = step.min(ceiling - out.len());
+        out.reserve_exact(step);
+        let got = read_up_to(&mut source, step, &mut out)
+            .map_err(|error| DecompressError::invalid(codec, error))?;
+        if out.len() > limit.max_bytes {
+            return Err(DecompressError::TooLarge { limit: limit.max_bytes });
+        }
+        if got < step {
+            return Ok(out);
+        }
+        step = out.len();
+    }
+}
+
+fn read_up_to(source: &mut impl Read, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+    source.take(count as u64).read_to_end(out)
+}
