@@ -1,0 +1,531 @@
+//! One partition's records on their way out: the open batch, the sealed ones, and those to be sent again.
+//!
+//! The queue is a plain structure for use under a short lock, one queue per partition. It guarantees, whatever
+//! the interleaving of answers, losses and leader moves:
+//!
+//! * batches leave in the order of their records, and a batch keeps its producer id, epoch and sequence over all
+//!   attempts, so that the broker can tell a repeated one;
+//! * while a batch of the partition waits to be sent again, nothing behind it leaves; and nothing leaves for
+//!   another broker while an answer of the former one is outstanding;
+//! * a sequence that can never be written is not waited for: the partition goes on in the next epoch, and a batch
+//!   of which nobody knows whether it was written under the old epoch is never written under the new one.
+//!
+//! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
+//! ([`PartitionQueue::take`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
+//! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]).
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use curtail_wire::{
+    compression::Compression,
+    records::{BatchBuilder, ProducerStamp, RecordData, stamp},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How batches are formed.
+#[derive(Clone, Debug)]
+pub struct BatchPolicy {
+    /// `batch.size` in bytes.
+    pub batch_size: usize,
+    /// `linger.ms`.
+    pub linger: Duration,
+    /// `compression.type` and level.
+    pub compression: Compression,
+    /// `delivery.timeout.ms`, counted from the opening of the batch.
+    pub delivery_timeout: Duration,
+}
+
+/// The identity of an idempotent producer (KIP-98).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerIdentity {
+    /// Producer id.
+    pub id: i64,
+    /// Epoch the broker gave.
+    pub epoch: i16,
+}
+
+/// Whether the producer numbers its batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idempotence {
+    /// `enable.idempotence=false`.
+    Off,
+    /// On, and the broker has not given an identity yet: nothing can leave.
+    Pending,
+    /// On, with this identity.
+    As(ProducerIdentity),
+}
+
+/// A batch that is complete. `C` is the caller's handle of those who wait for the outcome.
+#[derive(Debug)]
+pub struct Batch<C> {
+    payload: Bytes,
+    /// Records in it.
+    pub records: u32,
+    /// When its first record arrived.
+    pub created: Instant,
+    /// Sends so far.
+    pub attempts: u32,
+    /// Who waits for the outcome.
+    pub completion: C,
+    /// Position in the partition's order; never reused.
+    order: u64,
+    stamp: Option<ProducerStamp>,
+    /// An attempt ended without an answer.
+    outcome_unknown: bool,
+}
+
+impl<C> Batch<C> {
+    /// The encoded batch. A clone keeps the buffer alive until the socket is done with it.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// Takes the batch apart: the buffer for reuse, and the handle.
+    pub fn into_parts(self) -> (Bytes, C) {
+        (self.payload, self.completion)
+    }
+
+    /// Whether some attempt may have reached the log without an answer.
+    pub fn outcome_unknown(&self) -> bool {
+        self.outcome_unknown
+    }
+}
+
+#[derive(Debug)]
+struct OpenBatch<C> {
+    builder: BatchBuilder,
+    created: Instant,
+    completion: C,
+}
+
+/// A record's place in the open batch.
+#[derive(Debug)]
+pub struct Placed<'a, C> {
+    /// Index in the batch.
+    pub index: u32,
+    /// Encoded bytes it added.
+    pub bytes: usize,
+    /// The batch's handle.
+    pub completion: &'a C,
+    /// What the queue needs now.
+    pub readiness: Readiness,
+}
+
+/// When the partition next has something to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// A batch can leave now.
+    Now,
+    /// The open batch can leave at this time at the latest.
+    At(Instant),
+}
+
+/// Answer of [`PartitionQueue::take`].
+#[derive(Debug)]
+pub enum Take<C> {
+    /// Send this one.
+    Batch(Batch<C>),
+    /// There is nothing to send.
+    Empty,
+    /// Ask again at this time: the open batch lingers or the partition backs off.
+    At(Instant),
+    /// Ask again after the outcome of a batch in flight.
+    AfterOutcome,
+    /// Ask again once the producer has its identity.
+    AfterIdentity,
+}
+
+/// One partition's queue.
+#[derive(Debug)]
+pub struct PartitionQueue<C> {
+    open: Option<OpenBatch<C>>,
+    sealed: VecDeque<Batch<C>>,
+    /// Sent before and to be sent again, in order; all of them precede `sealed`.
+    again: VecDeque<Batch<C>>,
+    /// Orders of the batches without an outcome, ascending.
+    in_flight: VecDeque<u64>,
+    /// Broker of the batches in flight.
+    sent_to: i32,
+    /// A batch came back while others were in flight: wait for those, then send again in order.
+    regrouping: bool,
+    not_before: Option<Instant>,
+    failures: u32,
+    next_order: u64,
+    numbering: Option<Numbering>,
+    /// A batch has been written under the producer's id.
+    established: bool,
+}
+
+/// Where the partition's sequence stands.
+#[derive(Clone, Copy, Debug)]
+struct Numbering {
+    identity: ProducerIdentity,
+    next_sequence: i32,
+    gap: Gap,
+    /// Order of the first batch lost; of no meaning without a gap.
+    gap_at: u64,
+}
+
+/// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    None,
+    /// The lost batch is certainly not in the log, and so nothing behind it is either.
+    NotWritten,
+    /// Nobody knows whether the lost batch is in the log, and what is behind it may be.
+    Unknown,
+}
+
+impl<C> Default for PartitionQueue<C> {
+    fn default() -> Self {
+        Self {
+            open: None,
+            sealed: VecDeque::new(),
+            again: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            sent_to: -1,
+            regrouping: false,
+            not_before: None,
+            failures: 0,
+            next_order: 0,
+            numbering: None,
+            established: false,
+        }
+    }
+}
+
+impl<C> PartitionQueue<C> {
+    /// Adds a record to the open batch, or says that a new batch must be opened.
+    pub fn try_append(
+        &mut self,
+        policy: &BatchPolicy,
+        record: &RecordData<'_>,
+    ) -> Option<Placed<'_, C>> {
+        let open = self.open.as_mut()?;
+        let before = open.builder.len();
+        let after = open.builder.size_with(record);
+        if after > policy.batch_size && open.builder.count() > 0 {
+            return None;
+        }
+        let index = open.builder.append(record);
+        let readiness = if after >= policy.batch_size || !self.sealed.is_empty() {
+            Readiness::Now
+        } else {
+            due(open.created, policy)
+        };
+        Some(Placed { index, bytes: after - before, completion: &open.completion, readiness })
+    }
+
+    /// Opens a batch in `buffer` with its first record, sealing the one before it. A record larger than
+    /// `batch.size` gets a batch of its own.
+    pub fn open(
+        &mut self,
+        policy: &BatchPolicy,
+        record: &RecordData<'_>,
+        buffer: Vec<u8>,
+        completion: C,
+        now: Instant,
+    ) -> Placed<'_, C> {
+        self.seal(policy);
+        let mut builder = BatchBuilder::new(buffer);
+        let before = builder.len();
+        builder.append(record);
+        let bytes = builder.len() - before;
+        let full = builder.len() >= policy.batch_size;
+        let readiness =
+            if full || !self.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
+        let open = self.open.insert(OpenBatch { builder, created: now, completion });
+        Placed { index: 0, bytes, completion: &open.completion, readiness }
+    }
+
+    /// Completes the open batch.
+    fn seal(&mut self, policy: &BatchPolicy) {
+        let Some(open) = self.open.take() else { return };
+        let records = open.builder.count();
+        // Levels are checked when the policy is made, and a batch is far below 2 GiB: there is nothing left to fail.
+        let sealed = open.builder.seal(&policy.compression, &mut Vec::new());
+        let payload =
+            Bytes::from(sealed.expect("a valid compression level and a batch below 2 GiB"));
+        self.sealed.push_back(Batch {
+            payload,
+            records,
+            created: open.created,
+            attempts: 0,
+            completion: open.completion,
+            order: self.next_order,
+            stamp: None,
+            outcome_unknown: false,
+        });
+        self.next_order += 1;
+    }
+
+    /// The next batch for `broker`, stamped and counted as in flight; or why there is none.
+    pub fn take(
+        &mut self,
+        policy: &BatchPolicy,
+        idempotence: Idempotence,
+        broker: i32,
+        now: Instant,
+    ) -> Take<C> {
+        if self.is_drained() {
+            return Take::Empty;
+        }
+        if idempotence == Idempotence::Pending {
+            return Take::AfterIdentity;
+        }
+        let alone =
+            self.regrouping || self.sent_to != broker || self.is_unknown_to_broker(idempotence);
+        if !self.in_flight.is_empty() && alone {
+            return Take::AfterOutcome;
+        }
+        if let Some(at) = self.not_before.filter(|&at| at > now) {
+            return Take::At(at);
+        }
+        self.begin_next_epoch();
+        if self.waits_for_next_epoch() {
+            return Take::AfterOutcome;
+        }
+        let Some(mut batch) = self.again.pop_front().or_else(|| self.sealed.pop_front()) else {
+            return self.take_open(policy, idempotence, broker, now);
+        };
+        self.number(&mut batch, idempotence);
+        batch.attempts += 1;
+        self.in_flight.push_back(batch.order);
+        self.sent_to = broker;
+        Take::Batch(batch)
+    }
+
+    fn take_open(
+        &mut self,
+        policy: &BatchPolicy,
+        idempotence: Idempotence,
+        broker: i32,
+        now: Instant,
+    ) -> Take<C> {
+        let Some(open) = &self.open else { return Take::Empty };
+        let full = open.builder.len() >= policy.batch_size;
+        match due(open.created, policy) {
+            Readiness::At(at) if !full && at > now => Take::At(at),
+            _ => {
+                self.seal(policy);
+                self.take(policy, idempotence, broker, now)
+            }
+        }
+    }
+
+    /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
+    fn number(&mut self, batch: &mut Batch<C>, idempotence: Idempotence) {
+        if batch.stamp.is_some() {
+            return;
+        }
+        let new = match idempotence {
+            Idempotence::As(identity) => {
+                let numbering = self.numbering.get_or_insert(Numbering {
+                    identity,
+                    next_sequence: 0,
+                    gap: Gap::None,
+                    gap_at: 0,
+                });
+                let base_sequence = numbering.next_sequence;
+                numbering.next_sequence = sequence_after(base_sequence, batch.records);
+                ProducerStamp {
+                    producer_id: numbering.identity.id,
+                    producer_epoch: numbering.identity.epoch,
+                    base_sequence,
+                }
+            }
+            Idempotence::Off | Idempotence::Pending => ProducerStamp::NONE,
+        };
+        // A buffer that a socket still holds is copied, never changed under it (compare CVE-2026-35554).
+        let payload = std::mem::take(&mut batch.payload);
+        let mut bytes = payload.try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
+        stamp(&mut bytes, new);
+        batch.payload = bytes.freeze();
+        batch.stamp = Some(new);
+    }
+
+    /// The outcome of a batch in flight: it is in the log.
+    pub fn written(&mut self, batch: &Batch<C>) {
+        self.landed(batch.order);
+        self.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
+        self.failures = 0;
+        self.not_before = None;
+    }
+
+    /// The outcome of a batch in flight: to be sent again, not before `not_before`. `outcome_unknown` says that
+    /// there was no answer, so that the broker may have written it. A batch that is given back must fail: it
+    /// followed one that is lost, and under the new epoch it could be written twice.
+    #[must_use]
+    pub fn retry(
+        &mut self,
+        mut batch: Batch<C>,
+        outcome_unknown: bool,
+        not_before: Option<Instant>,
+    ) -> Option<Batch<C>> {
+        self.landed(batch.order);
+        batch.outcome_unknown |= outcome_unknown;
+        if batch.outcome_unknown && self.numbering.is_some_and(|n| n.gap == Gap::Unknown) {
+            return Some(batch);
+        }
+        self.failures += 1;
+        self.not_before = self.not_before.max(not_before);
+        self.regrouping = !self.in_flight.is_empty();
+        let at = self.again.partition_point(|other| other.order < batch.order);
+        self.again.insert(at, batch);
+        None
+    }
+
+    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
+    /// that must fail with it, because under a new epoch they could be written twice.
+    pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
+        self.landed(batch.order);
+        if batch.stamp.is_none_or(|s| s.producer_id < 0) {
+            return Vec::new();
+        }
+        if let Some(numbering) = &mut self.numbering {
+            numbering.gap_at = match numbering.gap {
+                Gap::None => batch.order,
+                _ => numbering.gap_at.min(batch.order),
+            };
+            numbering.gap = match numbering.gap {
+                Gap::None | Gap::NotWritten if !written_unknown => Gap::NotWritten,
+                _ => Gap::Unknown,
+            };
+        }
+        // Behind a batch that is certainly not in the log, nothing of the old epoch can be in the log either:
+        // the broker refuses sequences after a gap.
+        if !written_unknown {
+            return Vec::new();
+        }
+        let (lost, kept): (Vec<_>, Vec<_>) =
+            self.again.drain(..).partition(|other| other.outcome_unknown);
+        self.again.extend(kept);
+        lost
+    }
+
+    /// Takes out every batch whose delivery timeout is over and that is not in flight. For each one, call
+    /// [`Self::fail`].
+    pub fn expire(&mut self, policy: &BatchPolicy, now: Instant) -> Vec<Batch<C>> {
+        let is_over = |created: Instant| created + policy.delivery_timeout <= now;
+        if self.open.as_ref().is_some_and(|open| is_over(open.created)) {
+            self.seal(policy);
+        }
+        let mut expired = Vec::new();
+        for queue in [&mut self.again, &mut self.sealed] {
+            while queue.front().is_some_and(|batch| is_over(batch.created)) {
+                expired.extend(queue.pop_front());
+            }
+        }
+        expired
+    }
+
+    /// When the oldest batch that is not in flight expires.
+    pub fn next_expiry(&self, policy: &BatchPolicy) -> Option<Instant> {
+        let oldest = self.again.front().or_else(|| self.sealed.front()).map(|batch| batch.created);
+        let oldest = oldest.or_else(|| self.open.as_ref().map(|open| open.created));
+        oldest.map(|created| created + policy.delivery_timeout)
+    }
+
+    /// Whether no batch of a lower order than this one, in flight, is without an outcome.
+    pub fn is_oldest(&self, batch: &Batch<C>) -> bool {
+        self.in_flight.front().is_none_or(|&order| order >= batch.order)
+            && self.again.front().is_none_or(|other| other.order > batch.order)
+    }
+
+    /// Failures in a row since the last batch was written.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Whether a batch is complete or is to be sent again, so that waiting would add nothing to it.
+    pub fn has_complete(&self) -> bool {
+        !self.sealed.is_empty() || !self.again.is_empty()
+    }
+
+    /// Broker of the last batch taken, -1 before the first.
+    pub fn sent_to(&self) -> i32 {
+        self.sent_to
+    }
+
+    /// Whether there is nothing to send, now or later.
+    pub fn is_drained(&self) -> bool {
+        self.open.is_none() && self.sealed.is_empty() && self.again.is_empty()
+    }
+
+    /// Whether every record has its outcome.
+    pub fn is_idle(&self) -> bool {
+        self.is_drained() && self.in_flight.is_empty()
+    }
+
+    /// Seals the open batch so that it does not linger (flush).
+    pub fn seal_now(&mut self, policy: &BatchPolicy) {
+        self.seal(policy);
+    }
+
+    /// Takes out everything that is not in flight (close without waiting).
+    pub fn abandon(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
+        self.seal(policy);
+        self.again.drain(..).chain(self.sealed.drain(..)).collect()
+    }
+
+    fn landed(&mut self, order: u64) {
+        self.in_flight.retain(|&other| other != order);
+        if self.in_flight.is_empty() {
+            self.regrouping = false;
+        }
+    }
+
+    /// Whether the broker may have nothing of this producer in this partition. It then takes whatever sequence comes
+    /// first, and if that is the second batch, because the first was refused, the first can never be written. So
+    /// one batch goes alone until it is written.
+    fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
+        matches!(idempotence, Idempotence::As(_)) && !self.established
+    }
+
+    /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.
+    fn waits_for_next_epoch(&self) -> bool {
+        let gap = self.numbering.filter(|numbering| numbering.gap == Gap::NotWritten);
+        gap.is_some_and(|numbering| {
+            self.again.front().is_none_or(|batch| batch.order > numbering.gap_at)
+        })
+    }
+
+    /// After a lost sequence and with nothing in flight, numbers start over in the next epoch. For a producer
+    /// without a transactional id the client bumps the epoch itself (KIP-360), and brokers keep the state of each
+    /// partition apart, so this concerns the partition alone.
+    ///
+    /// What was sent before the lost batch may be in the log: it is sent again under the old epoch first, which tells.
+    fn begin_next_epoch(&mut self) {
+        let Some(numbering) = &mut self.numbering else { return };
+        let gap_at = numbering.gap_at;
+        let precedes = |batch: &Batch<C>| batch.order < gap_at;
+        if numbering.gap == Gap::None
+            || !self.in_flight.is_empty()
+            || self.again.front().is_some_and(precedes)
+        {
+            return;
+        }
+        numbering.gap = Gap::None;
+        numbering.next_sequence = 0;
+        numbering.identity.epoch = numbering.identity.epoch.wrapping_add(1) & i16::MAX;
+        for batch in &mut self.again {
+            batch.stamp = None;
+            batch.outcome_unknown = false;
+        }
+    }
+}
+
+fn due(created: Instant, policy: &BatchPolicy) -> Readiness {
+    if policy.linger.is_zero() { Readiness::Now } else { Readiness::At(created + policy.linger) }
+}
+
+/// Sequences wrap from `i32::MAX` to 0.
+fn sequence_after(base: i32, records: u32) -> i32 {
+    ((i64::from(base) + i64::from(records)) % (i64::from(i32::MAX) + 1)) as i32
+}

@@ -1,0 +1,411 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use curtail_wire::{
+    compression::{Codec, Compression},
+    records::{BatchHeader, batches},
+};
+use proptest::prelude::*;
+
+use super::*;
+
+const IDENTITY: Idempotence = Idempotence::As(ProducerIdentity { id: 7, epoch: 0 });
+
+fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
+    BatchPolicy {
+        batch_size,
+        linger: Duration::from_millis(linger_ms),
+        compression: Compression { codec: Codec::None, level: None },
+        delivery_timeout: Duration::from_secs(120),
+    }
+}
+
+fn record(value: &[u8]) -> RecordData<'_> {
+    RecordData { key: None, value: Some(value), headers: &[], timestamp: 0 }
+}
+
+/// Appends as the producer does; the completion is the batch's number.
+fn append(
+    queue: &mut PartitionQueue<u32>,
+    policy: &BatchPolicy,
+    value: &[u8],
+    now: Instant,
+) -> Readiness {
+    if let Some(placed) = queue.try_append(policy, &record(value)) {
+        return placed.readiness;
+    }
+    queue.open(policy, &record(value), Vec::new(), 0, now).readiness
+}
+
+fn take(
+    queue: &mut PartitionQueue<u32>,
+    policy: &BatchPolicy,
+    broker: i32,
+    now: Instant,
+) -> Batch<u32> {
+    match queue.take(policy, IDENTITY, broker, now) {
+        Take::Batch(batch) => batch,
+        other => panic!("expected a batch, got {other:?}"),
+    }
+}
+
+/// A queue of which the broker has had a batch already, so that batches need not go one by one.
+fn known() -> PartitionQueue<u32> {
+    PartitionQueue { established: true, ..PartitionQueue::default() }
+}
+
+fn header(batch: &Batch<u32>) -> BatchHeader {
+    BatchHeader::parse(batch.payload()).expect("a whole header")
+}
+
+#[test]
+fn a_batch_lingers_unless_it_is_full() {
+    let (policy, now) = (policy(200, 5), Instant::now());
+    let mut queue = known();
+    let due = now + policy.linger;
+    assert_eq!(append(&mut queue, &policy, b"a", now), Readiness::At(due));
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::At(at) if at == due));
+    assert_eq!(append(&mut queue, &policy, &[0; 150], now), Readiness::Now);
+    assert_eq!(take(&mut queue, &policy, 1, now).records, 1);
+    assert_eq!(take(&mut queue, &policy, 1, due).records, 1);
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, due), Take::Empty));
+}
+
+#[test]
+fn a_record_larger_than_a_batch_travels_alone() {
+    let (policy, now) = (policy(100, 5), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"small", now);
+    assert_eq!(append(&mut queue, &policy, &[1; 500], now), Readiness::Now);
+    assert_eq!(append(&mut queue, &policy, b"small", now), Readiness::Now);
+    let records: Vec<u32> = (0..2).map(|_| take(&mut queue, &policy, 1, now).records).collect();
+    assert_eq!(records, [1, 1]);
+}
+
+#[test]
+fn nothing_leaves_before_the_identity_is_there() {
+    let (policy, now) = (policy(100, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    assert!(matches!(queue.take(&policy, Idempotence::Pending, 1, now), Take::AfterIdentity));
+    assert_eq!(header(&take(&mut queue, &policy, 1, now)).base_sequence, 0);
+}
+
+/// A broker takes any first sequence from a producer it does not know: were the second batch there first, the
+/// first one could never be written.
+#[test]
+fn until_one_batch_is_written_the_next_one_waits() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = PartitionQueue::default();
+    append(&mut queue, &policy, b"a", now);
+    append(&mut queue, &policy, b"b", now);
+    let first = take(&mut queue, &policy, 1, now);
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    queue.written(&first);
+    take(&mut queue, &policy, 1, now);
+}
+
+#[test]
+fn sequences_count_records_and_survive_retries() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let sent: Vec<Batch<u32>> = (0..3).map(|_| take(&mut queue, &policy, 1, now)).collect();
+    assert_eq!(sent.iter().map(|b| header(b).base_sequence).collect::<Vec<_>>(), [0, 1, 2]);
+    // All three fail, the answers out of order over two connections: they leave again in order, as they were.
+    let payloads: Vec<Bytes> = sent.iter().map(|b| b.payload().clone()).collect();
+    for batch in sent.into_iter().rev() {
+        assert!(queue.retry(batch, true, None).is_none());
+    }
+    for payload in payloads {
+        let again = take(&mut queue, &policy, 2, now);
+        assert_eq!(again.payload(), &payload);
+        assert_eq!(again.attempts, 2);
+    }
+}
+
+#[test]
+fn nothing_overtakes_a_batch_that_is_sent_again() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let first = take(&mut queue, &policy, 1, now);
+    let second = take(&mut queue, &policy, 1, now);
+    assert!(queue.is_oldest(&first) && !queue.is_oldest(&second));
+    assert!(queue.retry(first, false, None).is_none());
+    assert!(!queue.is_oldest(&second));
+    // The second is still in flight: the first waits for its outcome, and the third for the first.
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(queue.retry(second, false, None).is_none());
+    let order: Vec<i32> =
+        (0..3).map(|_| header(&take(&mut queue, &policy, 1, now)).base_sequence).collect();
+    assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn a_new_leader_waits_for_the_outcomes_of_the_old_one() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    append(&mut queue, &policy, b"b", now);
+    let first = take(&mut queue, &policy, 1, now);
+    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    queue.written(&first);
+    assert_eq!(header(&take(&mut queue, &policy, 2, now)).base_sequence, 1);
+}
+
+#[test]
+fn back_off_holds_the_partition_and_success_ends_it() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    let batch = take(&mut queue, &policy, 1, now);
+    let later = now + Duration::from_millis(100);
+    assert!(queue.retry(batch, false, Some(later)).is_none());
+    assert_eq!(queue.failures(), 1);
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::At(at) if at == later));
+    let batch = take(&mut queue, &policy, 1, later);
+    queue.written(&batch);
+    assert_eq!(queue.failures(), 0);
+    assert!(queue.is_idle());
+}
+
+#[test]
+fn after_a_batch_that_is_not_written_the_rest_goes_on_in_the_next_epoch() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let sent: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 1, now)).collect();
+    let [too_large, behind] = <[_; 2]>::try_from(sent).expect("two");
+    assert!(queue.fail(&too_large, false).is_empty());
+    // What is in flight behind the gap comes back refused, and is numbered anew; the third would be refused as well.
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(queue.retry(behind, false, None).is_none());
+    let behind = header(&take(&mut queue, &policy, 1, now));
+    assert_eq!((behind.producer_epoch, behind.base_sequence), (1, 0));
+}
+
+#[test]
+fn what_may_have_been_written_before_a_lost_batch_keeps_its_sequence() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let unanswered = take(&mut queue, &policy, 1, now);
+    let too_large = take(&mut queue, &policy, 1, now);
+    let sequence = header(&unanswered).base_sequence;
+    assert!(queue.retry(unanswered, true, None).is_none());
+    assert!(queue.fail(&too_large, false).is_empty());
+    // Under the next epoch the broker could not tell that it has the first batch already.
+    let again = take(&mut queue, &policy, 1, now);
+    assert_eq!((header(&again).producer_epoch, header(&again).base_sequence), (0, sequence));
+    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    queue.written(&again);
+    let third = header(&take(&mut queue, &policy, 1, now));
+    assert_eq!((third.producer_epoch, third.base_sequence), (1, 0));
+}
+
+#[test]
+fn a_gap_of_unknown_outcome_takes_down_what_may_have_been_written_behind_it() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..4 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let mut sent: VecDeque<Batch<u32>> =
+        (0..3).map(|_| take(&mut queue, &policy, 1, now)).collect();
+    let first = sent.pop_front().expect("three were sent");
+    let second = sent.pop_front().expect("three were sent");
+    let third = sent.pop_front().expect("three were sent");
+    assert!(queue.retry(second, true, None).is_none());
+    let lost = queue.fail(&first, true);
+    assert_eq!(
+        lost.len(),
+        1,
+        "the second may have been written and cannot be told under a new epoch"
+    );
+    assert!(queue.retry(third, true, None).is_some(), "so may the third");
+    let fourth = header(&take(&mut queue, &policy, 1, now));
+    assert_eq!((fourth.producer_epoch, fourth.base_sequence), (1, 0));
+}
+
+#[test]
+fn expiry_spares_what_is_in_flight() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let _in_flight = take(&mut queue, &policy, 1, now);
+    assert!(queue.expire(&policy, now).is_empty());
+    let later = now + policy.delivery_timeout;
+    assert_eq!(queue.next_expiry(&policy), Some(later));
+    assert_eq!(queue.expire(&policy, later).len(), 2);
+    assert!(queue.is_drained() && !queue.is_idle());
+}
+
+#[test]
+fn a_buffer_that_a_socket_holds_is_not_changed() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    append(&mut queue, &policy, b"b", now);
+    let first = take(&mut queue, &policy, 1, now);
+    let second = take(&mut queue, &policy, 1, now);
+    let held = second.payload().clone();
+    let before = held.to_vec();
+    assert!(queue.fail(&first, false).is_empty());
+    assert!(queue.retry(second, false, None).is_none());
+    let again = take(&mut queue, &policy, 1, now);
+    assert_eq!(header(&again).producer_epoch, 1);
+    assert_eq!(held, before);
+}
+
+/// A broker as the client sees it: appends in sequence, refuses gaps, knows repeated batches; and from a producer
+/// it does not know it takes whatever sequence comes first.
+#[derive(Default)]
+struct Broker {
+    log: Vec<Vec<u8>>,
+    known: Option<(i16, i32)>,
+    recent: BTreeMap<(i16, i32), ()>,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrived {
+    Never,
+    Refused,
+    Written,
+    OutOfOrder,
+}
+
+enum Answer {
+    Written,
+    OutOfOrder,
+}
+
+impl Broker {
+    fn receive(&mut self, payload: &Bytes) -> Answer {
+        let batch = batches(payload.clone()).next().expect("one batch").expect("a whole batch");
+        let (epoch, sequence) = (batch.header.producer_epoch, batch.header.base_sequence);
+        if self.recent.contains_key(&(epoch, sequence)) {
+            return Answer::Written;
+        }
+        let in_order = match self.known {
+            None => true,
+            Some((known, _)) if epoch > known => sequence == 0,
+            Some((known, next)) => epoch == known && sequence == next,
+        };
+        if !in_order {
+            return Answer::OutOfOrder;
+        }
+        self.known = Some((epoch, sequence + batch.header.record_count));
+        self.recent.insert((epoch, sequence), ());
+        for record in batch.records(&Default::default()).expect("plain records") {
+            self.log.push(record.expect("a whole record").value.expect("a value").to_vec());
+        }
+        Answer::Written
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    /// Sends, lost requests, lost answers, refusals, moves and expiries in any order: the log holds every
+    /// acknowledged record once and in order, and never holds one that was reported as not written.
+    #[test]
+    fn acknowledged_records_are_in_the_log_once_and_in_order(
+        steps in prop::collection::vec((0..12u8, 0..5usize), 1..120)
+    ) {
+        let policy = policy(90, 0);
+        let now = Instant::now();
+        let mut queue: PartitionQueue<u32> = PartitionQueue::default();
+        let mut broker = Broker::default();
+        let mut in_flight: VecDeque<(Batch<u32>, Arrived)> = VecDeque::new();
+        let (mut next, mut to, mut gave_up) = (0u32, 1, false);
+        let mut acknowledged = BTreeSet::new();
+        let mut refused = BTreeSet::new();
+        let values = |batch: &Batch<u32>| -> Vec<Vec<u8>> {
+            let parsed = batches(batch.payload().clone()).next().expect("one").expect("whole");
+            parsed.records(&Default::default()).expect("plain")
+                .map(|r| r.expect("whole").value.expect("a value").to_vec()).collect()
+        };
+        for (step, choice) in steps {
+            match step {
+                // Append.
+                0..=3 => {
+                    append(&mut queue, &policy, &next.to_be_bytes(), now);
+                    next += 1;
+                }
+                // Send; the request arrives now, or never.
+                4..=6 if in_flight.len() < 5 => {
+                    if let Take::Batch(batch) = queue.take(&policy, IDENTITY, to, now) {
+                        let broken = in_flight.iter().any(|(_, arrived)| *arrived == Arrived::Never);
+                        let arrived = match choice {
+                            0 => Arrived::Never,
+                            _ if broken => Arrived::Never,
+                            // Not the leader, or not yet.
+                            1 => Arrived::Refused,
+                            _ => match broker.receive(batch.payload()) {
+                                Answer::Written => Arrived::Written,
+                                Answer::OutOfOrder => Arrived::OutOfOrder,
+                            },
+                        };
+                        in_flight.push_back((batch, arrived));
+                    }
+                }
+                // The oldest answer arrives, if there is one.
+                7 | 8 => match in_flight.pop_front() {
+                    Some((batch, Arrived::Written)) => {
+                        acknowledged.extend(values(&batch));
+                        queue.written(&batch);
+                    }
+                    Some((batch, Arrived::Refused)) => drop(queue.retry(batch, false, None)),
+                    Some((batch, Arrived::OutOfOrder)) => {
+                        // Only a batch that was given up leaves a gap before the oldest one.
+                        if queue.is_oldest(&batch) {
+                            prop_assert!(gave_up, "the oldest batch is out of order");
+                            refused.extend(values(&batch));
+                            prop_assert!(queue.fail(&batch, false).is_empty());
+                        } else if let Some(batch) = queue.retry(batch, false, None) {
+                            drop(batch);
+                        }
+                    }
+                    Some(unanswered) => in_flight.push_front(unanswered),
+                    None => {}
+                },
+                // The connection breaks: nobody knows what was written.
+                9 => {
+                    while let Some((batch, _)) = in_flight.pop_front() {
+                        drop(queue.retry(batch, true, None));
+                    }
+                }
+                // The leader moves (the new one has the log of the old one).
+                10 => to = 1 + choice as i32 % 3,
+                // The oldest waiting batch is given up.
+                _ => {
+                    gave_up = true;
+                    for batch in queue.expire(&policy, now + policy.delivery_timeout).into_iter().take(1) {
+                        let unknown = batch.outcome_unknown();
+                        if !unknown {
+                            refused.extend(values(&batch));
+                        }
+                        drop(queue.fail(&batch, unknown));
+                    }
+                }
+            }
+        }
+        let log: Vec<u32> = broker.log.iter()
+            .map(|v| u32::from_be_bytes(v[..].try_into().expect("four bytes"))).collect();
+        prop_assert!(log.is_sorted_by(|a, b| a < b), "{log:?}");
+        let present: BTreeSet<Vec<u8>> = broker.log.iter().cloned().collect();
+        prop_assert!(acknowledged.is_subset(&present));
+        prop_assert!(refused.is_disjoint(&present));
+    }
+}

@@ -1,0 +1,44 @@
+//! Exponential back-off with jitter (KIP-580).
+
+use std::time::Duration;
+
+/// How long to wait before the n-th attempt: `initial * 2^n`, at most `max`, give or take 20%.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// `retry.backoff.ms`: the wait after the first failure.
+    pub initial: Duration,
+    /// `retry.backoff.max.ms`: the longest wait, before jitter.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The wait after `failures` failures in a row (0 waits for nothing). `unit` is a random draw from `[0, 1)`.
+    pub fn after(&self, failures: u32, unit: f64) -> Duration {
+        if failures == 0 {
+            return Duration::ZERO;
+        }
+        let doubled = self.initial.saturating_mul(1u32 << (failures - 1).min(20));
+        doubled.min(self.max.max(self.initial)).mul_f64(0.8 + 0.4 * unit.clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KAFKA: Backoff =
+        Backoff { initial: Duration::from_millis(100), max: Duration::from_millis(1000) };
+
+    #[test]
+    fn doubles_up_to_the_maximum() {
+        let middle: Vec<u64> = (0..8).map(|n| KAFKA.after(n, 0.5).as_millis() as u64).collect();
+        assert_eq!(middle, [0, 100, 200, 400, 800, 1000, 1000, 1000]);
+        assert_eq!(KAFKA.after(u32::MAX, 0.5), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn jitter_is_a_fifth_either_way() {
+        assert_eq!(KAFKA.after(1, 0.0), Duration::from_millis(80));
+        assert_eq!(KAFKA.after(1, 1.0), Duration::from_millis(120));
+    }
+}

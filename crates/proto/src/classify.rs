@@ -1,0 +1,147 @@
+//! What a broker's answer to a produce request means for its batch.
+
+use curtail_wire::ErrorCode;
+
+/// The circumstances an error code alone does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Whether the batch carries a producer id and sequence.
+    pub idempotent: bool,
+    /// Whether no batch of the same partition with a lower sequence is still without an outcome.
+    pub is_oldest: bool,
+}
+
+/// What to do with a batch after its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is written.
+    Written,
+    /// It had been written before: the answer to an earlier attempt was lost.
+    WrittenBefore,
+    /// It is not written; send it again after a back-off.
+    Retry {
+        /// Whether the leader may be elsewhere.
+        refresh_metadata: bool,
+    },
+    /// The leader moved; send it again to the new leader.
+    Moved,
+    /// It cannot be written, and sending it again would not help.
+    Fail,
+    /// It cannot be written, and the partition's later sequences would wait for it for ever: the producer goes on
+    /// in a new epoch (KIP-360).
+    FailAndBumpEpoch,
+}
+
+/// Maps an error code to what to do. Every code not named here is final.
+pub fn classify(error: ErrorCode, context: Context) -> Verdict {
+    match error {
+        ErrorCode::NONE => Verdict::Written,
+        ErrorCode::DUPLICATE_SEQUENCE_NUMBER => Verdict::WrittenBefore,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+        | ErrorCode::FENCED_LEADER_EPOCH
+        | ErrorCode::UNKNOWN_LEADER_EPOCH => Verdict::Moved,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        | ErrorCode::UNKNOWN_TOPIC_ID
+        | ErrorCode::INCONSISTENT_TOPIC_ID
+        | ErrorCode::LEADER_NOT_AVAILABLE
+        | ErrorCode::KAFKA_STORAGE_ERROR
+        | ErrorCode::REPLICA_NOT_AVAILABLE
+        | ErrorCode::NETWORK_EXCEPTION => Verdict::Retry { refresh_metadata: true },
+        ErrorCode::REQUEST_TIMED_OUT
+        | ErrorCode::CORRUPT_MESSAGE
+        | ErrorCode::NOT_ENOUGH_REPLICAS
+        | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        | ErrorCode::THROTTLING_QUOTA_EXCEEDED => Verdict::Retry { refresh_metadata: false },
+        // A later batch arrived before an earlier one that is being sent again: it waits for its turn. The oldest
+        // one has nobody to wait for, so the broker has lost what came before it.
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if context.idempotent && !context.is_oldest => {
+            Verdict::Retry { refresh_metadata: false }
+        }
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID
+            if context.idempotent =>
+        {
+            Verdict::FailAndBumpEpoch
+        }
+        _ if context.idempotent => Verdict::FailAndBumpEpoch,
+        _ => Verdict::Fail,
+    }
+}
+
+/// Whether an error that ended a batch leaves open if the batch is in the log.
+///
+/// With acks=all a leader appends, waits for its followers, and answers what has become of the partition if it loses
+/// the leadership, the topic or the disk meanwhile: a batch refused in these words may be on the followers already, one of
+/// which leads now. Refusals that only precede the append, such as NOT_ENOUGH_REPLICAS, leave nothing open.
+pub fn may_have_been_written(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::REQUEST_TIMED_OUT
+            | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode::NETWORK_EXCEPTION
+            | ErrorCode::UNKNOWN_SERVER_ERROR
+            | ErrorCode::NOT_LEADER_OR_FOLLOWER
+            | ErrorCode::FENCED_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode::UNKNOWN_TOPIC_ID
+            | ErrorCode::KAFKA_STORAGE_ERROR
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLDEST: Context = Context { idempotent: true, is_oldest: true };
+    const LATER: Context = Context { idempotent: true, is_oldest: false };
+    const PLAIN: Context = Context { idempotent: false, is_oldest: true };
+
+    #[test]
+    fn every_code_has_exactly_one_meaning() {
+        for code in -1..=140 {
+            let error = ErrorCode(code);
+            let verdict = classify(error, OLDEST);
+            let retries = matches!(verdict, Verdict::Retry { .. } | Verdict::Moved);
+            let done = matches!(verdict, Verdict::Written | Verdict::WrittenBefore);
+            assert_eq!(done, code == 0 || error == ErrorCode::DUPLICATE_SEQUENCE_NUMBER, "{error}");
+            if retries {
+                assert!(error.is_retriable(), "{error} is retried but Kafka says it is final");
+            }
+            let plain = classify(error, PLAIN);
+            assert_eq!(plain == Verdict::Fail, verdict == Verdict::FailAndBumpEpoch, "{error}");
+        }
+    }
+
+    #[test]
+    fn out_of_order_waits_unless_nothing_is_before_it() {
+        let error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
+        assert_eq!(classify(error, LATER), Verdict::Retry { refresh_metadata: false });
+        assert_eq!(classify(error, OLDEST), Verdict::FailAndBumpEpoch);
+        assert_eq!(classify(error, PLAIN), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_leader_that_steps_down_may_have_appended_before() {
+        for error in [
+            ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode::KAFKA_STORAGE_ERROR,
+            ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ErrorCode::REQUEST_TIMED_OUT,
+        ] {
+            assert!(may_have_been_written(error), "{error}");
+        }
+        for error in [ErrorCode::NOT_ENOUGH_REPLICAS, ErrorCode::MESSAGE_TOO_LARGE] {
+            assert!(!may_have_been_written(error), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_moved_leader_is_never_an_error_of_the_batch() {
+        for error in [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH] {
+            for context in [OLDEST, LATER, PLAIN] {
+                assert_eq!(classify(error, context), Verdict::Moved);
+            }
+        }
+    }
+}

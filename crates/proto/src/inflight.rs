@@ -1,0 +1,119 @@
+//! Requests sent and not yet answered on one connection.
+//!
+//! Kafka answers a connection strictly in order, so the oldest request is the only one the next answer can belong
+//! to. A correlation id that does not match means that the stream is broken beyond repair.
+
+use std::{collections::VecDeque, time::Instant};
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+struct Waiting<T> {
+    correlation_id: i32,
+    deadline: Instant,
+    request: T,
+}
+
+/// The answer on the wire does not belong to the oldest request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("answer has correlation id {got}, expected {expected:?}: the connection is out of step")]
+pub struct OutOfStep {
+    /// What the answer carried.
+    pub got: i32,
+    /// What the oldest request carried; `None` when nothing was asked.
+    pub expected: Option<i32>,
+}
+
+/// The FIFO of requests in flight on a connection.
+#[derive(Debug)]
+pub struct InFlight<T> {
+    waiting: VecDeque<Waiting<T>>,
+    next_correlation_id: i32,
+}
+
+impl<T> Default for InFlight<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), next_correlation_id: 0 }
+    }
+}
+
+impl<T> InFlight<T> {
+    /// The id to put into the next request's header.
+    pub fn next_correlation_id(&self) -> i32 {
+        self.next_correlation_id
+    }
+
+    /// Takes note of a request written with [`Self::next_correlation_id`].
+    pub fn sent(&mut self, request: T, deadline: Instant) {
+        let correlation_id = self.next_correlation_id;
+        self.skip();
+        self.waiting.push_back(Waiting { correlation_id, deadline, request });
+    }
+
+    /// Uses up a correlation id for a request that has no answer (acks=0).
+    pub fn skip(&mut self) {
+        self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
+    }
+
+    /// The request that an answer belongs to.
+    pub fn answered(&mut self, correlation_id: i32) -> Result<T, OutOfStep> {
+        match self.waiting.front() {
+            Some(oldest) if oldest.correlation_id == correlation_id => {}
+            other => {
+                return Err(OutOfStep {
+                    got: correlation_id,
+                    expected: other.map(|w| w.correlation_id),
+                });
+            }
+        }
+        self.waiting
+            .pop_front()
+            .map(|w| w.request)
+            .ok_or(OutOfStep { got: correlation_id, expected: None })
+    }
+
+    /// When the oldest request times out.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.front().map(|w| w.deadline)
+    }
+
+    /// Everything unanswered, oldest first, when the connection is lost or given up.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.waiting.drain(..).map(|w| w.request)
+    }
+
+    /// Requests without an answer.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether every request has its answer.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_in_order_or_not_at_all() {
+        let now = Instant::now();
+        let mut fifo = InFlight::default();
+        for name in ["a", "b"] {
+            fifo.sent(name, now);
+        }
+        assert_eq!(fifo.answered(1), Err(OutOfStep { got: 1, expected: Some(0) }));
+        assert_eq!(fifo.answered(0), Ok("a"));
+        assert_eq!(fifo.answered(1), Ok("b"));
+        assert_eq!(fifo.answered(2), Err(OutOfStep { got: 2, expected: None }));
+    }
+
+    #[test]
+    fn correlation_ids_wrap_to_zero_and_stay_positive() {
+        let mut fifo = InFlight { waiting: VecDeque::new(), next_correlation_id: i32::MAX };
+        fifo.sent((), Instant::now());
+        assert_eq!(fifo.next_correlation_id(), 0);
+        assert_eq!(fifo.answered(i32::MAX), Ok(()));
+    }
+}

@@ -1,0 +1,26 @@
+//! The states of a Kafka client as pure machines: no sockets, no clock, no threads, no randomness of their own.
+//!
+//! Every machine takes the time and the random draws it needs as arguments and answers with what to do next.
+//! The crate `curtail` joins them to tokio; the simulation runs the very same code.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`accumulator`] | which records share a batch, which batch may be sent next, in which order failures are sent again |
+//! | [`classify`] | what a broker's answer to a produce request means for its batch |
+//! | [`inflight`] | which answer belongs to which request |
+//! | [`metadata`] | who leads what, as an immutable snapshot; leader epochs only go forward |
+//! | [`partitioner`] | where a record without a partition goes |
+//! | [`pipelining`] | how many small requests to have under way on a connection |
+//! | [`backoff`] | how long to wait before trying again |
+//! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
+//! | [`position`] | where a consumer stands, and which answers are too old to count |
+
+pub mod accumulator;
+pub mod backoff;
+pub mod classify;
+pub mod fetch_session;
+pub mod inflight;
+pub mod metadata;
+pub mod partitioner;
+pub mod pipelining;
+pub mod position;

@@ -1,0 +1,264 @@
+//! Who leads what: an immutable snapshot of the cluster.
+//!
+//! Readers hold a snapshot and never wait. A new snapshot shares every unchanged topic with the old one, so an
+//! update costs the size of the change (KAFKA-16259). The leader epoch of a partition never goes back while its
+//! topic id stays the same: neither a stale Metadata answer nor a late hint can undo newer knowledge (KIP-951).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use curtail_wire::{
+    ErrorCode, Uuid,
+    metadata::{MetadataResponse, MetadataTopic},
+    produce::NodeEndpoint,
+};
+use imbl::OrdMap;
+
+#[cfg(test)]
+mod tests;
+
+/// Where a broker listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Broker id.
+    pub id: i32,
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Rack, where configured.
+    pub rack: Option<String>,
+}
+
+impl Node {
+    /// A broker that an error answer names beside its leader hints; `None` where the port is none.
+    pub fn from_endpoint(endpoint: &NodeEndpoint) -> Option<Self> {
+        Some(Self {
+            id: endpoint.node_id,
+            host: endpoint.host.clone(),
+            port: u16::try_from(endpoint.port).ok()?,
+            rack: endpoint.rack.clone(),
+        })
+    }
+}
+
+/// A partition's leader: 8 bytes each, because there are hundreds of thousands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// Broker id; -1 while there is none.
+    pub id: i32,
+    /// Leader epoch; -1 where the broker does not say (Metadata before version 7).
+    pub epoch: i32,
+}
+
+impl Leader {
+    /// No leader known.
+    pub const NONE: Self = Self { id: -1, epoch: -1 };
+}
+
+/// A topic as the cluster described it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Name.
+    pub name: Arc<str>,
+    /// Id; zero where the broker has none.
+    pub id: Uuid,
+    /// Leaders by partition index.
+    pub leaders: Box<[Leader]>,
+}
+
+/// The cluster at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    nodes: Arc<BTreeMap<i32, Node>>,
+    topics: OrdMap<Arc<str>, Arc<Topic>>,
+    controller_id: i32,
+    cluster_id: Option<Arc<str>>,
+}
+
+/// A leader named in an error answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub partition: i32,
+    /// The leader that the answering broker knows.
+    pub leader: Leader,
+}
+
+/// What an update changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Topics that are new or have other leaders, another id or other partitions.
+    pub topics: Vec<Arc<str>>,
+    /// Topics the cluster answered an error for.
+    pub errors: Vec<(Arc<str>, ErrorCode)>,
+    /// Whether a broker came, went or moved.
+    pub nodes: bool,
+    /// Topics in which at least one partition has no usable leader yet.
+    pub leaderless: Vec<Arc<str>>,
+}
+
+impl Snapshot {
+    /// Where a broker listens.
+    pub fn node(&self, id: i32) -> Option<&Node> {
+        self.nodes.get(&id)
+    }
+
+    /// Known brokers by id.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// A topic by name.
+    pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
+        self.topics.get(name)
+    }
+
+    /// A topic's name by its id. Linear: for answers that name ids, keep the id beside the request.
+    pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
+        self.topics.values().find(|t| t.id == id)
+    }
+
+    /// Names of the topics held.
+    pub fn topic_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.topics.keys()
+    }
+
+    /// Broker id of the controller, -1 when unknown.
+    pub fn controller_id(&self) -> i32 {
+        self.controller_id
+    }
+
+    /// The cluster's id, once a broker has named it.
+    pub fn cluster_id(&self) -> Option<&Arc<str>> {
+        self.cluster_id.as_ref()
+    }
+
+    /// A partition's leader, [`Leader::NONE`] when unknown.
+    pub fn leader(&self, topic: &str, partition: i32) -> Leader {
+        let Ok(index) = usize::try_from(partition) else { return Leader::NONE };
+        self.topics.get(topic).and_then(|t| t.leaders.get(index)).copied().unwrap_or(Leader::NONE)
+    }
+
+    /// Takes a Metadata answer in. `asked` names the topics the request was for, so that a topic the answer says
+    /// does not exist is dropped; `None` when the request was for all.
+    pub fn apply(&self, answer: &MetadataResponse, asked: Option<&[Arc<str>]>) -> (Self, Changes) {
+        let mut next = self.clone();
+        let mut changes = Changes::default();
+        next.apply_nodes(answer, &mut changes);
+        for topic in &answer.topics {
+            next.apply_topic(topic, &mut changes);
+        }
+        if asked.is_none() {
+            let answered: std::collections::BTreeSet<&str> =
+                answer.topics.iter().filter_map(|t| t.name.as_deref()).collect();
+            let gone: Vec<Arc<str>> =
+                next.topics.keys().filter(|n| !answered.contains(&***n)).cloned().collect();
+            for name in gone {
+                next.topics.remove(&name);
+                changes.topics.push(name);
+            }
+        }
+        (next, changes)
+    }
+
+    fn apply_nodes(&mut self, answer: &MetadataResponse, changes: &mut Changes) {
+        // An answer without brokers comes from a broker that is still starting; it knows nothing to learn from.
+        if answer.brokers.is_empty() {
+            return;
+        }
+        let nodes: BTreeMap<i32, Node> = answer
+            .brokers
+            .iter()
+            .filter_map(|b| {
+                let port = u16::try_from(b.port).ok()?;
+                let node = Node { id: b.node_id, host: b.host.clone(), port, rack: b.rack.clone() };
+                Some((b.node_id, node))
+            })
+            .collect();
+        if *self.nodes != nodes {
+            self.nodes = Arc::new(nodes);
+            changes.nodes = true;
+        }
+        self.controller_id = answer.controller_id;
+        if let Some(id) = &answer.cluster_id
+            && self.cluster_id.as_deref() != Some(id)
+        {
+            self.cluster_id = Some(id.as_str().into());
+        }
+    }
+
+    fn apply_topic(&mut self, answered: &MetadataTopic, changes: &mut Changes) {
+        let Some(name) = answered.name.as_deref() else { return };
+        let known = self.topics.get(name).cloned();
+        if answered.error != ErrorCode::NONE {
+            let name = known.as_ref().map_or_else(|| name.into(), |t| t.name.clone());
+            // The topic is gone only if the broker says so; any other error leaves what was known.
+            if answered.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && known.is_some() {
+                self.topics.remove(&name);
+                changes.topics.push(name.clone());
+            }
+            changes.errors.push((name, answered.error));
+            return;
+        }
+        let name = known.as_ref().map_or_else(|| name.into(), |t| t.name.clone());
+        let leaders = merged_leaders(answered, known.as_deref());
+        if leaders.iter().any(|l| l.id < 0) {
+            changes.leaderless.push(name.clone());
+        }
+        let topic = Topic { name: name.clone(), id: answered.topic_id, leaders };
+        if known.as_deref() == Some(&topic) {
+            return;
+        }
+        self.topics.insert(name.clone(), Arc::new(topic));
+        changes.topics.push(name);
+    }
+
+    /// Takes the leaders in that error answers named, all in one step. Only a hint with a newer epoch counts;
+    /// the rest is left out of the answer.
+    pub fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> (Self, Vec<Hint>) {
+        let mut taken = Vec::new();
+        let mut next = self.clone();
+        for hint in hints {
+            let Ok(index) = usize::try_from(hint.partition) else { continue };
+            let Some(topic) = next.topics.get_mut(&hint.topic) else { continue };
+            let Some(known) = topic.leaders.get(index) else { continue };
+            if hint.leader.id < 0 || hint.leader.epoch <= known.epoch {
+                continue;
+            }
+            Arc::make_mut(topic).leaders[index] = hint.leader;
+            taken.push(hint.clone());
+        }
+        if taken.iter().any(|h| !next.nodes.contains_key(&h.leader.id)) {
+            let nodes = Arc::make_mut(&mut next.nodes);
+            for node in endpoints {
+                nodes.entry(node.id).or_insert_with(|| node.clone());
+            }
+        }
+        (next, taken)
+    }
+}
+
+/// The answered leaders, except where the known one has a newer epoch of the same topic.
+fn merged_leaders(answered: &MetadataTopic, known: Option<&Topic>) -> Box<[Leader]> {
+    let known = known.filter(|t| t.id == answered.topic_id || t.id == Uuid::ZERO);
+    let mut leaders = vec![Leader::NONE; answered.partitions.len()].into_boxed_slice();
+    for partition in &answered.partitions {
+        // Partition indices are dense in Kafka; one beyond the count can only be garbage.
+        let Some(slot) =
+            usize::try_from(partition.index).ok().and_then(|index| leaders.get_mut(index))
+        else {
+            continue;
+        };
+        *slot = Leader { id: partition.leader_id, epoch: partition.leader_epoch };
+    }
+    if let Some(known) = known {
+        for (slot, old) in leaders.iter_mut().zip(&known.leaders) {
+            if old.epoch > slot.epoch && slot.epoch >= 0 {
+                *slot = *old;
+            }
+        }
+    }
+    leaders
+}

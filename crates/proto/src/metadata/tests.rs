@@ -1,0 +1,127 @@
+use curtail_wire::metadata::{MetadataBroker, MetadataPartition};
+use proptest::prelude::*;
+
+use super::*;
+
+fn answer(topic: &str, id: u8, leaders: &[(i32, i32)]) -> MetadataResponse {
+    MetadataResponse {
+        brokers: (0..3)
+            .map(|node_id| MetadataBroker {
+                node_id,
+                host: "localhost".into(),
+                port: 9092 + node_id,
+                rack: None,
+            })
+            .collect(),
+        topics: vec![MetadataTopic {
+            name: Some(topic.into()),
+            topic_id: Uuid([id; 16]),
+            partitions: leaders
+                .iter()
+                .enumerate()
+                .map(|(index, &(leader_id, leader_epoch))| MetadataPartition {
+                    index: index as i32,
+                    leader_id,
+                    leader_epoch,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+fn hint(topic: &str, partition: i32, id: i32, epoch: i32) -> Hint {
+    Hint { topic: topic.into(), partition, leader: Leader { id, epoch } }
+}
+
+#[test]
+fn a_stale_answer_never_overrides_a_newer_epoch() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5), (1, 7)]), None);
+    let (snapshot, changes) = snapshot.apply(&answer("t", 1, &[(2, 4), (2, 8)]), None);
+    assert_eq!(snapshot.leader("t", 0), Leader { id: 0, epoch: 5 });
+    assert_eq!(snapshot.leader("t", 1), Leader { id: 2, epoch: 8 });
+    assert_eq!(changes.topics, ["t".into()]);
+}
+
+#[test]
+fn a_recreated_topic_starts_over() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 50)]), None);
+    let (snapshot, _) = snapshot.apply(&answer("t", 2, &[(1, 0)]), None);
+    assert_eq!(snapshot.leader("t", 0), Leader { id: 1, epoch: 0 });
+}
+
+#[test]
+fn only_a_hint_that_advances_the_epoch_counts() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5)]), None);
+    for (given, expected) in
+        [((1, 4), (0, 5)), ((1, 5), (0, 5)), ((-1, 6), (0, 5)), ((1, 6), (1, 6))]
+    {
+        let (next, taken) = snapshot.apply_hints(&[hint("t", 0, given.0, given.1)], &[]);
+        assert_eq!(next.leader("t", 0), Leader { id: expected.0, epoch: expected.1 }, "{given:?}");
+        assert_eq!(taken.is_empty(), expected == (0, 5));
+    }
+}
+
+#[test]
+fn a_hint_brings_the_address_of_a_broker_not_yet_known() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5)]), None);
+    let node = Node { id: 9, host: "elsewhere".into(), port: 1, rack: None };
+    let (next, _) = snapshot.apply_hints(&[hint("t", 0, 9, 6)], std::slice::from_ref(&node));
+    assert_eq!(next.node(9), Some(&node));
+}
+
+#[test]
+fn an_unchanged_topic_is_shared_between_snapshots() {
+    let (first, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), Some(&[]));
+    let (second, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&[]));
+    assert!(Arc::ptr_eq(first.topic("a").unwrap(), second.topic("a").unwrap()));
+}
+
+#[test]
+fn a_full_answer_drops_what_it_does_not_name_and_a_partial_one_does_not() {
+    let (first, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
+    let (partial, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
+    assert!(partial.topic("a").is_some());
+    let (full, changes) = first.apply(&answer("b", 2, &[(0, 1)]), None);
+    assert!(full.topic("a").is_none());
+    assert_eq!(changes.topics.len(), 2);
+}
+
+#[test]
+fn only_unknown_topic_removes_a_topic() {
+    let (known, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
+    for (error, stays) in [
+        (ErrorCode::LEADER_NOT_AVAILABLE, true),
+        (ErrorCode::TOPIC_AUTHORIZATION_FAILED, true),
+        (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, false),
+    ] {
+        let mut failed = answer("a", 1, &[]);
+        failed.topics[0].error = error;
+        let (next, changes) = known.apply(&failed, Some(&["a".into()]));
+        assert_eq!(next.topic("a").is_some(), stays, "{error:?}");
+        assert_eq!(changes.errors, [("a".into(), error)]);
+    }
+}
+
+proptest! {
+    /// Whatever comes in whatever order: no partition's epoch ever goes back.
+    #[test]
+    fn epochs_only_go_forward(steps in prop::collection::vec((any::<bool>(), 0..3usize, 0..3i32, 0..10i32), 1..60)) {
+        let (mut snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 0), (0, 0), (0, 0)]), None);
+        for (by_hint, partition, leader, epoch) in steps {
+            let before = snapshot.leader("t", partition as i32);
+            snapshot = if by_hint {
+                snapshot.apply_hints(&[hint("t", partition as i32, leader, epoch)], &[]).0
+            } else {
+                let mut leaders = [(0, 0); 3];
+                leaders[partition] = (leader, epoch);
+                snapshot.apply(&answer("t", 1, &leaders), None).0
+            };
+            let after = snapshot.leader("t", partition as i32);
+            prop_assert!(after.epoch >= before.epoch);
+            prop_assert!(after.epoch > before.epoch || after == before || !by_hint);
+        }
+    }
+}
