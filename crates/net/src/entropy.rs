@@ -1,0 +1,52 @@
+//! Randomness that can be replayed.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rand::{RngCore, SeedableRng, rngs::SmallRng};
+
+/// A shared source of randomness: from the operating system in production, from a seed in simulation.
+///
+/// Not for secrets. It serves jitter, ids and choices among equals.
+#[derive(Clone)]
+pub struct Entropy(Arc<Mutex<SmallRng>>);
+
+impl Entropy {
+    /// Seeds from the operating system.
+    pub fn from_os() -> Self {
+        Self::from_seed(rand::rng().next_u64())
+    }
+
+    /// The same seed gives the same sequence.
+    pub fn from_seed(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(SmallRng::seed_from_u64(seed))))
+    }
+
+    /// A random 64-bit number.
+    pub fn next_u64(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// A number below `bound`; 0 when `bound` is 0.
+    pub fn below(&self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next_u64() % bound }
+    }
+
+    /// A number in `[0, 1)`.
+    pub fn unit(&self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A source of its own for a component, so that one component's draws do not shift another's.
+    pub fn fork(&self) -> Self {
+        Self::from_seed(self.next_u64())
+    }
+}
+
+impl fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entropy")
+    }
+}

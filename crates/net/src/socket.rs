@@ -1,0 +1,148 @@
+//! The traits a network implements.
+
+use std::{
+    future::{Future, poll_fn},
+    io::{self, IoSlice},
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// A boxed future, as object-safe traits return it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A connected byte stream, shared by reference: whoever holds it may try to write, one task reads.
+///
+/// Writing without waiting is part of the contract because a producer's caller writes to an idle socket itself
+/// and saves the hop to the driver's task. Implementations with a lock inside (TLS, the simulation) are welcome.
+pub trait Socket: Send + Sync {
+    /// Writes what the socket takes now. `WouldBlock` when it takes nothing.
+    fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Ready when a write may make progress. One waiting task at a time.
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Reads into the unfilled part of `buf`. Filling nothing means the peer has closed. One reading task at a time.
+    fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>>;
+
+    /// Address of the peer.
+    fn peer_addr(&self) -> io::Result<SocketAddr>;
+}
+
+/// What every [`Socket`] can do besides.
+pub trait SocketExt: Socket {
+    /// Reads into `buf`; 0 means the peer has closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a future that is dropped has read nothing.
+    fn read<'a>(
+        &'a self,
+        buf: &'a mut [u8],
+    ) -> impl Future<Output = io::Result<usize>> + Send + 'a {
+        poll_fn(move |cx| {
+            let mut read = ReadBuf::new(buf);
+            match self.poll_read(cx, &mut read) {
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(read.filled().len())),
+                Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+    }
+
+    /// Writes all of `buf`.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a dropped future may have written a part.
+    fn write_all<'a>(
+        &'a self,
+        mut buf: &'a [u8],
+    ) -> impl Future<Output = io::Result<()>> + Send + 'a {
+        async move {
+            while !buf.is_empty() {
+                match self.try_write_vectored(&[IoSlice::new(buf)]) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(n) => buf = &buf[n..],
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                        poll_fn(|cx| self.poll_write_ready(cx)).await?;
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+impl<S: Socket + ?Sized> SocketExt for S {}
+
+/// A shared socket as tokio's [`AsyncRead`], for its methods that read into buffers without clearing them first.
+pub struct ReadSide<'a>(pub &'a dyn Socket);
+
+impl AsyncRead for ReadSide<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.poll_read(cx, buf)
+    }
+}
+
+/// Options of a connection. All have effect on real TCP only.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketOptions {
+    /// `SO_SNDBUF` in bytes; `None` leaves it to the operating system.
+    pub send_buffer: Option<usize>,
+    /// `SO_RCVBUF` in bytes; `None` leaves it to the operating system.
+    pub receive_buffer: Option<usize>,
+    /// Idle time before TCP keepalive probes; `None` switches them off.
+    pub keepalive: Option<Duration>,
+    /// `TCP_USER_TIMEOUT`: how long written data may stay unacknowledged by the peer's kernel.
+    pub user_timeout: Option<Duration>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            send_buffer: None,
+            receive_buffer: None,
+            keepalive: Some(Duration::from_secs(10)),
+            user_timeout: Some(Duration::from_secs(2)),
+        }
+    }
+}
+
+/// A listening socket.
+pub trait Listener: Send + Sync {
+    /// The next connection.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no accepted connection is lost.
+    fn accept(&self) -> BoxFuture<'_, io::Result<(Box<dyn Socket>, SocketAddr)>>;
+
+    /// The address it listens on, with the real port where 0 was asked for.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+}
+
+/// A network: resolves names, connects, listens.
+pub trait Net: Send + Sync {
+    /// Every address of `host`, in the resolver's order.
+    fn resolve<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
+
+    /// Connects with `TCP_NODELAY` set.
+    fn connect(
+        &self,
+        addr: SocketAddr,
+        options: SocketOptions,
+    ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>>;
+
+    /// Listens; accepted connections have `TCP_NODELAY` set.
+    fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>>;
+}
