@@ -1,0 +1,192 @@
+//! Calls that change nothing: lists and descriptions, all from Metadata.
+
+use curtail_wire::{
+    ApiKey, ErrorCode, Uuid,
+    metadata::{
+        self, MetadataPartition, MetadataRequest, MetadataRequestTopic, MetadataResponse,
+        MetadataTopic,
+    },
+};
+
+use super::{
+    Admin, BrokerDescription, ClusterDescription, Each, PartitionDescription, Target,
+    TopicDescription, TopicListing, broker_error, topic_error,
+};
+use crate::{Error, Result};
+
+impl Admin {
+    /// All topics, by name.
+    ///
+    /// # Errors
+    /// If no broker answers within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn list_topics(&self) -> Result<Vec<TopicListing>> {
+        let mut attempts = self.attempts("the list of topics (default.api.timeout.ms)");
+        let answer = loop {
+            match attempts.run(self.metadata(None)).await {
+                Ok(answer) => break answer,
+                Err(error) => attempts.again(error).await?,
+            }
+        };
+        let mut topics: Vec<TopicListing> = answer
+            .topics
+            .into_iter()
+            .filter(|topic| topic.error.is_none())
+            .filter_map(|topic| {
+                Some(TopicListing {
+                    name: topic.name?,
+                    id: topic_id(topic.topic_id),
+                    internal: topic.is_internal,
+                    partitions: topic.partitions.len(),
+                })
+            })
+            .collect();
+        topics.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(topics)
+    }
+
+    /// Topics with their partitions, each with an error of its own where it cannot be described.
+    ///
+    /// # Errors
+    /// If no broker answers within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn describe_topics(&self, names: &[&str]) -> Result<Each<String, TopicDescription>> {
+        let mut attempts = self.attempts("the description of topics (default.api.timeout.ms)");
+        let mut answer = loop {
+            match attempts.run(self.metadata(Some(names))).await {
+                Ok(answer) => break answer,
+                Err(error) => attempts.again(error).await?,
+            }
+        };
+        let mut take = |name: &str| {
+            let at = answer.topics.iter().position(|t| t.name.as_deref() == Some(name));
+            match at.map(|at| answer.topics.swap_remove(at)) {
+                Some(topic) if topic.error.is_none() => Ok(describe(name, topic)),
+                Some(topic) => Err(topic_error(name, topic.error, None)),
+                None => Err(topic_error(name, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None)),
+            }
+        };
+        Ok(names.iter().map(|name| ((*name).to_owned(), take(name))).collect())
+    }
+
+    /// The cluster's id, controller and live brokers.
+    ///
+    /// # Errors
+    /// If no broker answers within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn describe_cluster(&self) -> Result<ClusterDescription> {
+        let mut attempts = self.attempts("the description of the cluster (default.api.timeout.ms)");
+        loop {
+            match attempts.run(self.metadata(Some(&[]))).await {
+                Ok(answer) => return Ok(describe_cluster(answer)),
+                Err(error) => attempts.again(error).await?,
+            }
+        }
+    }
+
+    /// Asks any broker once; `None` asks for all topics. Never creates any.
+    pub(super) async fn metadata(&self, names: Option<&[&str]>) -> Result<MetadataResponse> {
+        let topics = names.map(|names| {
+            let topic = |name: &&str| MetadataRequestTopic {
+                topic_id: Uuid::ZERO,
+                name: Some((*name).to_owned()),
+            };
+            names.iter().map(topic).collect()
+        });
+        let request =
+            MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() };
+        // Before version 1 an empty list asks for everything; before 4 asking creates.
+        let versions = 4..=*metadata::VERSIONS.end();
+        let mut connection = self.connection(Target::Any, &[]).await?;
+        let (version, body) = connection
+            .request_hot(ApiKey::METADATA, versions, |version, w| request.encode(version, w))
+            .await?;
+        let answer =
+            MetadataResponse::decode(version, &body).map_err(|e| connection.protocol_error(e))?;
+        self.keep(Target::Any, connection);
+        match answer.error.ok() {
+            Ok(()) => Ok(answer),
+            Err(code) => Err(broker_error("metadata", code, None)),
+        }
+    }
+
+    /// Asks once, with the cluster's brokers.
+    pub(super) async fn controller(&self) -> Result<(i32, Vec<BrokerDescription>)> {
+        let cluster = describe_cluster(self.metadata(Some(&[])).await?);
+        let error = || broker_error("controller", ErrorCode::NOT_CONTROLLER, Some("none is known"));
+        Ok((cluster.controller.ok_or_else(error)?, cluster.brokers))
+    }
+}
+
+pub(super) fn describe_cluster(answer: MetadataResponse) -> ClusterDescription {
+    let mut brokers: Vec<BrokerDescription> = answer
+        .brokers
+        .into_iter()
+        .filter_map(|broker| {
+            Some(BrokerDescription {
+                id: broker.node_id,
+                host: broker.host,
+                port: u16::try_from(broker.port).ok()?,
+                rack: broker.rack,
+            })
+        })
+        .collect();
+    brokers.sort_by_key(|broker| broker.id);
+    ClusterDescription {
+        cluster_id: answer.cluster_id,
+        controller: known(answer.controller_id),
+        brokers,
+    }
+}
+
+fn describe(name: &str, topic: MetadataTopic) -> TopicDescription {
+    let mut partitions: Vec<PartitionDescription> =
+        topic.partitions.into_iter().map(describe_partition).collect();
+    partitions.sort_by_key(|partition| partition.partition);
+    TopicDescription {
+        name: name.to_owned(),
+        id: topic_id(topic.topic_id),
+        internal: topic.is_internal,
+        partitions,
+    }
+}
+
+fn describe_partition(partition: MetadataPartition) -> PartitionDescription {
+    PartitionDescription {
+        partition: partition.index,
+        leader: known(partition.leader_id),
+        leader_epoch: known(partition.leader_epoch),
+        replicas: partition.replicas,
+        isr: partition.isr,
+        offline: partition.offline_replicas,
+    }
+}
+
+fn known(id: i32) -> Option<i32> {
+    (id >= 0).then_some(id)
+}
+
+fn topic_id(id: Uuid) -> Option<[u8; 16]> {
+    (id != Uuid::ZERO).then_some(id.0)
+}
+
+/// The leader that a description names.
+pub(super) fn leader_of(topic: &MetadataTopic, partition: i32) -> Result<i32> {
+    let name = topic.name.as_deref().unwrap_or_default();
+    if topic.error.is_error() {
+        return Err(topic_error(name, topic.error, None));
+    }
+    let Some(found) = topic.partitions.iter().find(|p| p.index == partition) else {
+        let partitions = topic.partitions.len();
+        return Err(Error::UnknownPartition { topic: name.into(), partition, partitions });
+    };
+    known(found.leader_id).ok_or_else(|| {
+        broker_error(&format!("{name}-{partition}"), ErrorCode::LEADER_NOT_AVAILABLE, None)
+    })
+}

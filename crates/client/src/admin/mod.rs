@@ -1,0 +1,195 @@
+//! Topics and the cluster: what an administrator asks for. Straight-line requests, each over a connection of its own
+//! that is kept for the next one.
+
+mod describe;
+mod topics;
+mod types;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use curtail_net::Env;
+use curtail_proto::backoff::Backoff;
+use curtail_wire::ErrorCode;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
+
+pub use self::types::{
+    BrokerDescription, ClusterDescription, NewTopic, PartitionDescription, TopicDescription,
+    TopicListing,
+};
+use crate::{
+    AdminConfig, Error, Result,
+    conn::Connection,
+    error::one_line,
+    metadata::{AutoCreate, MetadataHandle},
+};
+
+/// Creates, deletes and describes topics. Clones share connections.
+///
+/// Every call is tried again after errors that pass, such as a controller that moves, within
+/// `default.api.timeout.ms`. A call that creates or deletes and fails may have been carried out.
+#[derive(Clone)]
+pub struct Admin {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    env: Env,
+    config: AdminConfig,
+    metadata: MetadataHandle,
+    /// Idle connections: to brokers by id, and to any broker. One in use is not here, so a call that is dropped
+    /// half-way takes its connection along.
+    idle: Mutex<BTreeMap<Target, Connection>>,
+}
+
+/// Whom a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Any,
+    Broker(i32),
+}
+
+/// A result for each thing asked for, in the order asked.
+pub type Each<K, T> = Vec<(K, Result<T>)>;
+
+impl Admin {
+    /// An admin client. Nothing is asked of the cluster yet.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(config: AdminConfig) -> Result<Self> {
+        Self::with_env(config, &Env::real())
+    }
+
+    /// As [`Admin::new`], with a network, a clock and randomness of the caller's choice.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn with_env(config: AdminConfig, env: &Env) -> Result<Self> {
+        config.validate()?;
+        let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never);
+        let idle = Mutex::default();
+        Ok(Self { shared: Arc::new(Shared { env: env.clone(), config, metadata, idle }) })
+    }
+
+    /// A connection to one broker or to any: an idle one or a new one. Brokers are found by `brokers`.
+    async fn connection(
+        &self,
+        target: Target,
+        brokers: &[BrokerDescription],
+    ) -> Result<Connection> {
+        let idle = self.shared.idle.lock().remove(&target);
+        if let Some(connection) = idle {
+            return Ok(connection);
+        }
+        match target {
+            Target::Any => self.shared.metadata.connect_any().await,
+            Target::Broker(id) => {
+                let Some(broker) = brokers.iter().find(|broker| broker.id == id) else {
+                    let broker = format!("broker {id}").into();
+                    let reason = "it is not among the live brokers".into();
+                    return Err(Error::Connection { broker, reason });
+                };
+                let common = &self.shared.config.common;
+                Connection::open(&self.shared.env, common, &broker.host, broker.port).await
+            }
+        }
+    }
+
+    /// Keeps a connection that has just answered.
+    fn keep(&self, target: Target, connection: Connection) {
+        self.shared.idle.lock().insert(target, connection);
+    }
+
+    fn attempts(&self, what: &'static str) -> Attempts<'_> {
+        let limit = self.shared.config.common.default_api_timeout;
+        let deadline = Instant::now() + limit;
+        Attempts { shared: &self.shared, what, limit, deadline, failures: 0, last: None }
+    }
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let servers = &self.shared.config.common.bootstrap_servers;
+        f.debug_struct("Admin").field("bootstrap_servers", servers).finish_non_exhaustive()
+    }
+}
+
+/// The tries of one call.
+struct Attempts<'a> {
+    shared: &'a Shared,
+    what: &'static str,
+    limit: Duration,
+    deadline: Instant,
+    failures: u32,
+    last: Option<Arc<Error>>,
+}
+
+impl Attempts<'_> {
+    /// How long a broker may work on the request, in milliseconds.
+    fn timeout_ms(&self) -> i32 {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let most = left.min(self.shared.config.common.request_timeout);
+        i32::try_from(most.as_millis()).unwrap_or(i32::MAX)
+    }
+
+    /// One try, ended by the deadline.
+    async fn run<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
+        match timeout_at(self.deadline, attempt).await {
+            Ok(result) => result,
+            Err(_) => Err(self.timed_out()),
+        }
+    }
+
+    /// Waits before the next try, or gives `error` back if another one cannot help or comes too late.
+    async fn again(&mut self, error: Error) -> Result<()> {
+        if !passes(&error) {
+            return Err(error);
+        }
+        // A kept connection that the broker has closed meanwhile says nothing; a new one is tried at once.
+        self.shared.idle.lock().clear();
+        let common = &self.shared.config.common;
+        let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
+        self.failures += 1;
+        let pause = backoff.after(self.failures, self.shared.env.entropy.unit());
+        // Who cannot be reached at all is told at once: waiting a minute for it would only hide a wrong address.
+        if matches!(error, Error::Unreachable { .. }) || Instant::now() + pause >= self.deadline {
+            return Err(error);
+        }
+        self.last = Some(Arc::new(error));
+        sleep(pause).await;
+        Ok(())
+    }
+
+    fn timed_out(&self) -> Error {
+        Error::Timeout { what: self.what, limit: self.limit, last: self.last.clone() }
+    }
+}
+
+/// Whether the same call may succeed later.
+fn passes(error: &Error) -> bool {
+    match error {
+        Error::Connection { .. } | Error::Unreachable { .. } => true,
+        Error::Broker { code, .. } => code.is_retriable(),
+        _ => false,
+    }
+}
+
+/// The error of one topic, in the broker's words where it has some.
+fn topic_error(name: &str, code: ErrorCode, message: Option<&str>) -> Error {
+    if code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
+        return Error::UnknownTopic(name.into());
+    }
+    broker_error(&format!("topic '{name}'"), code, message)
+}
+
+fn broker_error(what: &str, code: ErrorCode, message: Option<&str>) -> Error {
+    let message = message.unwrap_or_else(|| code.message());
+    Error::Broker { what: what.into(), code, message: Some(one_line(message).into()) }
+}

@@ -1,0 +1,111 @@
+//! What [`crate::Admin`] takes and gives.
+
+use std::collections::BTreeMap;
+
+/// A topic to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTopic {
+    /// Name.
+    pub name: String,
+    /// Number of partitions, -1 for the brokers' `num.partitions`.
+    pub partitions: i32,
+    /// Replicas of each partition, -1 for the brokers' `default.replication.factor`.
+    pub replication_factor: i16,
+    /// Settings of the topic by name, such as `retention.ms`.
+    pub configs: BTreeMap<String, String>,
+}
+
+impl NewTopic {
+    /// A topic with the brokers' defaults.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), partitions: -1, replication_factor: -1, configs: BTreeMap::new() }
+    }
+
+    /// Sets the number of partitions.
+    #[must_use]
+    pub fn partitions(mut self, partitions: i32) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Sets the number of replicas of each partition.
+    #[must_use]
+    pub fn replication_factor(mut self, replicas: i16) -> Self {
+        self.replication_factor = replicas;
+        self
+    }
+
+    /// Sets one of the topic's settings.
+    #[must_use]
+    pub fn config(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.configs.insert(name.into(), value.into());
+        self
+    }
+}
+
+/// A topic in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicListing {
+    /// Name.
+    pub name: String,
+    /// Id, `None` where the brokers have none.
+    pub id: Option<[u8; 16]>,
+    /// Whether the topic belongs to Kafka itself.
+    pub internal: bool,
+    /// Number of partitions.
+    pub partitions: usize,
+}
+
+/// A topic described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicDescription {
+    /// Name.
+    pub name: String,
+    /// Id, `None` where the brokers have none.
+    pub id: Option<[u8; 16]>,
+    /// Whether the topic belongs to Kafka itself.
+    pub internal: bool,
+    /// Partitions by index.
+    pub partitions: Vec<PartitionDescription>,
+}
+
+/// A partition described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionDescription {
+    /// Partition index.
+    pub partition: i32,
+    /// Broker id of the leader, `None` while there is none.
+    pub leader: Option<i32>,
+    /// Leader epoch, `None` where the brokers do not say.
+    pub leader_epoch: Option<i32>,
+    /// Broker ids of the replicas, the preferred leader first.
+    pub replicas: Vec<i32>,
+    /// Broker ids of the replicas in sync.
+    pub isr: Vec<i32>,
+    /// Broker ids of the replicas that are not alive.
+    pub offline: Vec<i32>,
+}
+
+/// The cluster described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterDescription {
+    /// The cluster's id, if it has one.
+    pub cluster_id: Option<String>,
+    /// Broker id of the controller, or of a broker that passes requests on to it; `None` while there is none.
+    pub controller: Option<i32>,
+    /// Live brokers by id.
+    pub brokers: Vec<BrokerDescription>,
+}
+
+/// A broker described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerDescription {
+    /// Broker id.
+    pub id: i32,
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Rack, where configured.
+    pub rack: Option<String>,
+}

@@ -1,0 +1,362 @@
+//! Settings by chained methods, and what must fit together.
+
+use std::time::Duration;
+
+use curtail_wire::{compression::Compression, fetch::IsolationLevel};
+
+use super::{
+    Acks, AdminConfig, CommonConfig, ConsumerConfig, OffsetReset, ProducerConfig, host_and_port,
+};
+use crate::error::ConfigError;
+
+/// Requests in flight with which a broker still detects duplicates: it keeps the last five batches of a producer.
+const MAX_IN_FLIGHT_IDEMPOTENT: usize = 5;
+
+impl CommonConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        if self.bootstrap_servers.is_empty() {
+            return Err(ConfigError::Missing("bootstrap.servers"));
+        }
+        match self.bootstrap_servers.iter().find(|s| host_and_port(s).is_none()) {
+            None => Ok(()),
+            Some(server) => Err(ConfigError::Invalid {
+                name: "bootstrap.servers",
+                value: server.clone(),
+                reason: "expected host:port".into(),
+            }),
+        }
+    }
+}
+
+fn contradiction(text: String) -> Result<(), ConfigError> {
+    Err(ConfigError::Contradiction(text))
+}
+
+macro_rules! common_methods {
+    ($type:ident) => {
+        impl $type {
+            /// The default settings for a cluster: `host:port`, one or more separated by commas.
+            /// [`Self::validate`] reports a malformed one.
+            #[must_use]
+            pub fn new(bootstrap_servers: impl AsRef<str>) -> Self {
+                let servers = bootstrap_servers.as_ref().split(',').map(str::trim);
+                let mut config = Self::default();
+                config.common.bootstrap_servers =
+                    servers.filter(|s| !s.is_empty()).map(str::to_owned).collect();
+                config
+            }
+
+            /// Sets `client.id`: the name that brokers see in requests.
+            #[must_use]
+            pub fn client_id(mut self, id: impl Into<String>) -> Self {
+                self.common.client_id = id.into();
+                self
+            }
+
+            /// Sets `request.timeout.ms`: how long an answer may take before the connection is given up.
+            #[must_use]
+            pub fn request_timeout(mut self, timeout: Duration) -> Self {
+                self.common.request_timeout = timeout;
+                self.settle();
+                self
+            }
+
+            /// Sets `retry.backoff.ms` and `retry.backoff.max.ms`: the first pause before a retry, and the longest.
+            #[must_use]
+            pub fn retry_backoff(mut self, first: Duration, longest: Duration) -> Self {
+                self.common.retry_backoff = first;
+                self.common.retry_backoff_max = longest;
+                self
+            }
+
+            /// Sets `reconnect.backoff.ms` and `reconnect.backoff.max.ms`: the first pause before a new connection
+            /// to a broker that could not be reached, and the longest.
+            #[must_use]
+            pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
+                self.common.reconnect_backoff = first;
+                self.common.reconnect_backoff_max = longest;
+                self
+            }
+
+            /// Sets `socket.connection.setup.timeout.ms`.
+            #[must_use]
+            pub fn connection_setup_timeout(mut self, timeout: Duration) -> Self {
+                self.common.connection_setup_timeout = timeout;
+                self
+            }
+
+            /// Sets `metadata.max.age.ms`: how old metadata gets before it is asked for again without need.
+            #[must_use]
+            pub fn metadata_max_age(mut self, age: Duration) -> Self {
+                self.common.metadata_max_age = age;
+                self
+            }
+
+            /// Sets `send.buffer.bytes` and `receive.buffer.bytes`; `None` leaves them to the operating system.
+            #[must_use]
+            pub fn socket_buffers(mut self, send: Option<usize>, receive: Option<usize>) -> Self {
+                self.common.send_buffer = send;
+                self.common.receive_buffer = receive;
+                self
+            }
+        }
+    };
+}
+
+common_methods!(ProducerConfig);
+common_methods!(ConsumerConfig);
+common_methods!(AdminConfig);
+
+macro_rules! setters {
+    ($type:ident: $($(#[$doc:meta])* $field:ident: $value:ty;)*) => {
+        impl $type {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $field(mut self, $field: $value) -> Self {
+                self.$field = $field;
+                self.settle();
+                self
+            })*
+        }
+    };
+}
+
+setters! { ProducerConfig:
+    /// Sets `acks`. Anything but [`Acks::All`] switches idempotence off, unless [`Self::idempotence`] asks for it.
+    acks: Acks;
+    /// Sets `batch.size`: bytes of a batch at which it is sent without waiting for `linger.ms`.
+    batch_size: usize;
+    /// Sets `linger.ms`: how long a batch waits for more records. Zero sends at once.
+    linger: Duration;
+    /// Sets `max.in.flight.requests.per.connection`, 1 or more; at most 5 with idempotence.
+    max_in_flight: usize;
+    /// Sets `max.request.size`: the largest record and the largest request, in bytes.
+    max_request_size: usize;
+    /// Sets `buffer.memory`: bytes of records not yet acknowledged, over all partitions.
+    buffer_memory: usize;
+    /// Sets `max.block.ms`: how long a send may wait for metadata and for memory.
+    max_block: Duration;
+    /// Sets `retries`. Zero switches idempotence off, unless [`Self::idempotence`] asks for it. Better limit
+    /// retries by [`Self::delivery_timeout`].
+    retries: u32;
+    /// Sets `partitioner.ignore.keys`: spread records with keys as those without.
+    partitioner_ignore_keys: bool;
+}
+
+impl ProducerConfig {
+    /// Sets `enable.idempotence`: each record once and in order, however often a request is retried.
+    #[must_use]
+    pub fn idempotence(mut self, idempotence: bool) -> Self {
+        self.idempotence = idempotence;
+        self.common.given.idempotence = true;
+        self
+    }
+
+    /// Sets `delivery.timeout.ms`: how long after its send a record may still be acknowledged or retried.
+    #[must_use]
+    pub fn delivery_timeout(mut self, timeout: Duration) -> Self {
+        self.delivery_timeout = timeout;
+        self.common.given.delivery_timeout = true;
+        self
+    }
+
+    /// Sets `compression.type`, and the codec's level with `compression.<codec>.level`.
+    #[must_use]
+    pub fn compression(mut self, compression: impl Into<Compression>) -> Self {
+        let compression = compression.into();
+        self.compression = compression;
+        self.common.given.compression_levels[usize::from(compression.codec.id())] =
+            compression.level;
+        self
+    }
+
+    /// Brings what follows other settings up to date; see [`super::Given`].
+    pub(super) fn settle(&mut self) {
+        let possible = self.acks == Acks::All && self.retries > 0;
+        let given = &mut self.common.given;
+        if !given.idempotence && self.idempotence != possible {
+            if possible && given.idempotence_switched_off {
+                self.idempotence = true;
+                given.idempotence_switched_off = false;
+            } else if !possible {
+                self.idempotence = false;
+                given.idempotence_switched_off = true;
+            }
+        }
+        if !given.delivery_timeout {
+            let least = self.linger.saturating_add(self.common.request_timeout);
+            self.delivery_timeout = self.delivery_timeout.max(least);
+        }
+    }
+
+    /// Checks what must fit together, as the Java client does and in one point earlier: a batch that cannot fit
+    /// into `buffer.memory` is refused here, and not in each send.
+    ///
+    /// # Errors
+    /// Names the settings that contradict each other, and what to do.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.common.validate()?;
+        if self.max_in_flight == 0 {
+            return contradiction(
+                "max.in.flight.requests.per.connection must be at least 1".into(),
+            );
+        }
+        self.validate_idempotence()?;
+        let least = self.linger.saturating_add(self.common.request_timeout);
+        if self.delivery_timeout < least {
+            return contradiction(format!(
+                "delivery.timeout.ms={} is below linger.ms + request.timeout.ms={}; raise it or lower them",
+                self.delivery_timeout.as_millis(),
+                least.as_millis()
+            ));
+        }
+        if self.batch_size > self.buffer_memory {
+            return contradiction(format!(
+                "batch.size={} is above buffer.memory={}; lower it or raise buffer.memory",
+                self.batch_size, self.buffer_memory
+            ));
+        }
+        let Compression { codec, level } = self.compression;
+        match Compression::new(codec, level) {
+            Ok(_) => Ok(()),
+            Err(error) => contradiction(error.to_string()),
+        }
+    }
+
+    fn validate_idempotence(&self) -> Result<(), ConfigError> {
+        // Java rejects too many requests in flight even where acks or retries switch idempotence off, unless it
+        // was switched off by name.
+        let asked = self.idempotence || !self.common.given.idempotence;
+        if asked && self.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT {
+            return contradiction(format!(
+                "max.in.flight.requests.per.connection={} is above 5, the most that enable.idempotence allows; \
+                 lower it or set enable.idempotence=false",
+                self.max_in_flight
+            ));
+        }
+        if self.idempotence && self.acks != Acks::All {
+            return contradiction(
+                "enable.idempotence=true needs acks=all; set acks=all or enable.idempotence=false"
+                    .into(),
+            );
+        }
+        if self.idempotence && self.retries == 0 {
+            return contradiction(
+                "enable.idempotence=true needs retries above 0; leave retries out or set \
+                 enable.idempotence=false"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+setters! { ConsumerConfig:
+    /// Sets `auto.offset.reset`: where to start without a position, or with one outside the log.
+    auto_offset_reset: OffsetReset;
+    /// Sets `fetch.min.bytes`: what a broker gathers before it answers, within `fetch.max.wait.ms`.
+    fetch_min_bytes: i32;
+    /// Sets `fetch.max.bytes`: the most one answer carries.
+    fetch_max_bytes: i32;
+    /// Sets `fetch.max.wait.ms`: how long a broker holds an answer back while there is nothing to send.
+    fetch_max_wait: Duration;
+    /// Sets `max.partition.fetch.bytes`: the most of one partition in an answer.
+    max_partition_fetch_bytes: i32;
+    /// Sets `max.poll.records`: the most one poll returns, 1 or more.
+    max_poll_records: usize;
+    /// Sets `isolation.level`.
+    isolation_level: IsolationLevel;
+    /// Sets `check.crcs`.
+    check_crcs: bool;
+    /// Sets `allow.auto.create.topics`: whether asking for an unknown topic may create it.
+    allow_auto_create_topics: bool;
+    /// Sets the bytes fetched ahead of polls, over all partitions (`curtail.prefetch.bytes`).
+    prefetch_bytes: usize;
+    /// Sets the bytes one batch may decompress to (`curtail.decompressed.batch.max.bytes`).
+    max_decompressed_batch: usize;
+}
+
+impl ConsumerConfig {
+    /// Sets `client.rack`, for reading from a near replica.
+    #[must_use]
+    pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
+        self.common.client_rack = rack.into();
+        self
+    }
+
+    /// Sets `default.api.timeout.ms`: the limit of calls without one of their own.
+    #[must_use]
+    pub fn default_api_timeout(mut self, timeout: Duration) -> Self {
+        self.common.default_api_timeout = timeout;
+        self.common.given.default_api_timeout = true;
+        self
+    }
+
+    /// Nothing follows from other settings in a consumer.
+    #[expect(clippy::unused_self, reason = "the builder methods call it for each kind of client")]
+    fn settle(&mut self) {}
+
+    /// Checks what must fit together. Stricter than Java in one point: a broker that may hold an answer back for
+    /// as long as `request.timeout.ms` would be taken for dead.
+    ///
+    /// # Errors
+    /// Names the settings that contradict each other, and what to do.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.common.validate()?;
+        if self.fetch_max_wait >= self.common.request_timeout {
+            return contradiction(format!(
+                "fetch.max.wait.ms={} must be below request.timeout.ms={}",
+                self.fetch_max_wait.as_millis(),
+                self.common.request_timeout.as_millis()
+            ));
+        }
+        if self.max_poll_records == 0 {
+            return contradiction("max.poll.records must be at least 1".into());
+        }
+        if self.prefetch_bytes == 0 || self.max_decompressed_batch == 0 {
+            return contradiction(
+                "curtail.prefetch.bytes and curtail.decompressed.batch.max.bytes must be at least 1".into(),
+            );
+        }
+        let sizes = [self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes];
+        if sizes.iter().any(|bytes| *bytes < 0) {
+            return contradiction(
+                "fetch.min.bytes, fetch.max.bytes and max.partition.fetch.bytes must not be negative".into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl AdminConfig {
+    /// Sets `default.api.timeout.ms`: the limit of calls without one of their own.
+    #[must_use]
+    pub fn default_api_timeout(mut self, timeout: Duration) -> Self {
+        self.common.default_api_timeout = timeout;
+        self.common.given.default_api_timeout = true;
+        self
+    }
+
+    pub(super) fn settle(&mut self) {
+        if !self.common.given.default_api_timeout {
+            let default = CommonConfig::default().default_api_timeout;
+            self.common.default_api_timeout = default.max(self.common.request_timeout);
+        }
+    }
+
+    /// Checks what must fit together, as the Java client does.
+    ///
+    /// # Errors
+    /// Names the settings that contradict each other, and what to do.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.common.validate()?;
+        if self.common.default_api_timeout < self.common.request_timeout {
+            return contradiction(format!(
+                "default.api.timeout.ms={} is below request.timeout.ms={}; raise it or lower request.timeout.ms",
+                self.common.default_api_timeout.as_millis(),
+                self.common.request_timeout.as_millis()
+            ));
+        }
+        Ok(())
+    }
+}

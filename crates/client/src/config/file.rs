@@ -1,0 +1,100 @@
+//! Java's `.properties` files.
+
+use std::{iter::Peekable, path::Path, str::Chars};
+
+use crate::error::ConfigError;
+
+/// Reads a `.properties` file as Java does: `name=value`, `name: value` or `name value`, comments behind `#` or `!`,
+/// a backslash at the end of a line to go on in the next, and the escapes `\t \n \r \f \\ \uXXXX`.
+///
+/// The text is UTF-8, where Java reads ISO 8859-1; the two agree on ASCII.
+///
+/// # Errors
+/// [`ConfigError::File`] where the file cannot be read, is not UTF-8 or has a bad `\u` escape.
+pub fn load_properties(path: impl AsRef<Path>) -> Result<Vec<(String, String)>, ConfigError> {
+    let path = path.as_ref();
+    let failed = |reason: String| ConfigError::File { path: path.display().to_string(), reason };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    parse_properties(&text).map_err(failed)
+}
+
+/// The properties in a text, in its order. See [`load_properties`].
+///
+/// # Errors
+/// Says what is wrong and in which line.
+pub fn parse_properties(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut lines = text.lines().enumerate();
+    let mut properties = Vec::new();
+    while let Some((number, line)) = lines.next() {
+        let mut logical = line.trim_start_matches(is_blank).to_owned();
+        if logical.is_empty() || logical.starts_with(['#', '!']) {
+            continue;
+        }
+        while continues(&logical) {
+            logical.pop();
+            let Some((_, next)) = lines.next() else { break };
+            logical.push_str(next.trim_start_matches(is_blank));
+        }
+        let property = split(&logical).ok_or_else(|| {
+            format!("line {}: a \\u escape has four hexadecimal digits", number + 1)
+        })?;
+        properties.push(property);
+    }
+    Ok(properties)
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\u{c}')
+}
+
+/// An odd number of backslashes at the end: the last one is not itself escaped.
+fn continues(line: &str) -> bool {
+    line.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1
+}
+
+fn split(line: &str) -> Option<(String, String)> {
+    let mut chars = line.chars().peekable();
+    let name = unescape(&mut chars, |c| is_blank(c) || c == '=' || c == ':')?;
+    skip_blanks(&mut chars);
+    if chars.next_if(|c| matches!(c, '=' | ':')).is_some() {
+        skip_blanks(&mut chars);
+    }
+    let value = unescape(&mut chars, |_| false)?;
+    Some((name, value))
+}
+
+fn skip_blanks(chars: &mut Peekable<Chars<'_>>) {
+    while chars.next_if(|c| is_blank(*c)).is_some() {}
+}
+
+/// Reads up to an unescaped character that `ends` the part. `None` for a bad `\u` escape.
+fn unescape(chars: &mut Peekable<Chars<'_>>, ends: impl Fn(char) -> bool) -> Option<String> {
+    let mut part = Vec::new();
+    while let Some(c) = chars.next_if(|c| !ends(*c)) {
+        let mut buffer = [0; 2];
+        if c != '\\' {
+            part.extend_from_slice(c.encode_utf16(&mut buffer));
+            continue;
+        }
+        let unit = match chars.next() {
+            Some('t') => '\t',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('f') => '\u{c}',
+            Some('u') => {
+                part.push(hexadecimal(chars)?);
+                continue;
+            }
+            Some(other) => other,
+            None => break,
+        };
+        part.extend_from_slice(unit.encode_utf16(&mut buffer));
+    }
+    String::from_utf16(&part).ok()
+}
+
+/// One UTF-16 unit: Java escapes characters beyond the basic plane as two.
+fn hexadecimal(chars: &mut Peekable<Chars<'_>>) -> Option<u16> {
+    let digits = (0..4).map(|_| chars.next()?.to_digit(16)).collect::<Option<Vec<_>>>()?;
+    u16::try_from(digits.into_iter().fold(0, |unit, digit| unit * 16 + digit)).ok()
+}

@@ -1,0 +1,231 @@
+//! Settings, typed. Names, meanings and defaults are those of the Java client; [`properties`] maps its property
+//! names to the fields here.
+
+mod builder;
+mod file;
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use file::{load_properties, parse_properties};
+pub use properties::IGNORED_PROPERTIES;
+pub(crate) use properties::host_and_port;
+
+use std::time::Duration;
+
+use curtail_wire::{
+    compression::{Codec, Compression},
+    fetch::IsolationLevel,
+};
+
+/// Settings that every client has.
+#[derive(Clone, Debug)]
+pub struct CommonConfig {
+    /// `bootstrap.servers`: `host:port`, at least one.
+    pub bootstrap_servers: Vec<String>,
+    /// `client.id`.
+    pub client_id: String,
+    /// `client.rack`, empty for none.
+    pub client_rack: String,
+    /// `request.timeout.ms`: how long an answer may take before the connection is given up.
+    pub request_timeout: Duration,
+    /// `retry.backoff.ms`.
+    pub retry_backoff: Duration,
+    /// `retry.backoff.max.ms`.
+    pub retry_backoff_max: Duration,
+    /// `reconnect.backoff.ms`.
+    pub reconnect_backoff: Duration,
+    /// `reconnect.backoff.max.ms`.
+    pub reconnect_backoff_max: Duration,
+    /// `socket.connection.setup.timeout.ms`.
+    pub connection_setup_timeout: Duration,
+    /// `metadata.max.age.ms`.
+    pub metadata_max_age: Duration,
+    /// `send.buffer.bytes`; `None` leaves it to the operating system (-1).
+    pub send_buffer: Option<usize>,
+    /// `receive.buffer.bytes`; `None` leaves it to the operating system (-1).
+    pub receive_buffer: Option<usize>,
+    /// `default.api.timeout.ms`: the limit of calls without one of their own.
+    pub default_api_timeout: Duration,
+    /// Which settings were made by name or by builder, where a default depends on it.
+    pub given: Given,
+}
+
+/// Settings that were made, as opposed to left alone, where the default of another depends on it.
+///
+/// As in Java, `acks=1` switches idempotence off unless it was asked for, a long `linger.ms` extends
+/// `delivery.timeout.ms` unless that was given, and each codec has a level of its own. [`ProducerConfig::set`] and
+/// the builder methods keep this; whoever assigns to fields directly gets exactly what was assigned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// `enable.idempotence` was set.
+    pub idempotence: bool,
+    /// `enable.idempotence` was not set, and `acks` or `retries` switched it off.
+    pub idempotence_switched_off: bool,
+    /// `delivery.timeout.ms` was set.
+    pub delivery_timeout: bool,
+    /// `default.api.timeout.ms` was set.
+    pub default_api_timeout: bool,
+    /// `compression.<codec>.level`, by the codec's id.
+    pub compression_levels: [Option<i32>; 5],
+}
+
+impl Default for CommonConfig {
+    fn default() -> Self {
+        Self {
+            bootstrap_servers: Vec::new(),
+            client_id: "curtail".into(),
+            client_rack: String::new(),
+            request_timeout: Duration::from_secs(30),
+            retry_backoff: Duration::from_millis(100),
+            retry_backoff_max: Duration::from_secs(1),
+            reconnect_backoff: Duration::from_millis(50),
+            reconnect_backoff_max: Duration::from_secs(1),
+            connection_setup_timeout: Duration::from_secs(10),
+            metadata_max_age: Duration::from_secs(300),
+            send_buffer: None,
+            receive_buffer: None,
+            default_api_timeout: Duration::from_secs(60),
+            given: Given::default(),
+        }
+    }
+}
+
+/// `acks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// 0: do not wait for an answer.
+    None,
+    /// 1: the leader has written it.
+    Leader,
+    /// all (-1): every in-sync replica has written it.
+    All,
+}
+
+impl Acks {
+    pub(crate) fn code(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Leader => 1,
+            Self::All => -1,
+        }
+    }
+}
+
+/// Settings of a [`crate::Producer`].
+#[derive(Clone, Debug)]
+pub struct ProducerConfig {
+    /// Settings that every client has.
+    pub common: CommonConfig,
+    /// `acks`.
+    pub acks: Acks,
+    /// `enable.idempotence`.
+    pub idempotence: bool,
+    /// `batch.size` in bytes.
+    pub batch_size: usize,
+    /// `linger.ms`.
+    pub linger: Duration,
+    /// `compression.type`, `compression.*.level`.
+    pub compression: Compression,
+    /// `max.in.flight.requests.per.connection`.
+    pub max_in_flight: usize,
+    /// `max.request.size` in bytes.
+    pub max_request_size: usize,
+    /// `buffer.memory` in bytes.
+    pub buffer_memory: usize,
+    /// `max.block.ms`.
+    pub max_block: Duration,
+    /// `delivery.timeout.ms`.
+    pub delivery_timeout: Duration,
+    /// `retries`.
+    pub retries: u32,
+    /// `partitioner.ignore.keys`.
+    pub partitioner_ignore_keys: bool,
+}
+
+impl Default for ProducerConfig {
+    fn default() -> Self {
+        Self {
+            common: CommonConfig::default(),
+            acks: Acks::All,
+            idempotence: true,
+            batch_size: 16_384,
+            linger: Duration::from_millis(5),
+            compression: Compression { codec: Codec::None, level: None },
+            max_in_flight: 5,
+            max_request_size: 1_048_576,
+            buffer_memory: 33_554_432,
+            max_block: Duration::from_secs(60),
+            delivery_timeout: Duration::from_secs(120),
+            retries: i32::MAX as u32,
+            partitioner_ignore_keys: false,
+        }
+    }
+}
+
+/// `auto.offset.reset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetReset {
+    /// Start at the first offset.
+    Earliest,
+    /// Start at the end.
+    Latest,
+    /// Report it.
+    None,
+}
+
+/// Settings of a [`crate::Consumer`].
+#[derive(Clone, Debug)]
+pub struct ConsumerConfig {
+    /// Settings that every client has.
+    pub common: CommonConfig,
+    /// `auto.offset.reset`.
+    pub auto_offset_reset: OffsetReset,
+    /// `fetch.min.bytes`.
+    pub fetch_min_bytes: i32,
+    /// `fetch.max.bytes`.
+    pub fetch_max_bytes: i32,
+    /// `fetch.max.wait.ms`.
+    pub fetch_max_wait: Duration,
+    /// `max.partition.fetch.bytes`.
+    pub max_partition_fetch_bytes: i32,
+    /// `max.poll.records`.
+    pub max_poll_records: usize,
+    /// `isolation.level`.
+    pub isolation_level: IsolationLevel,
+    /// `check.crcs`.
+    pub check_crcs: bool,
+    /// `allow.auto.create.topics`.
+    pub allow_auto_create_topics: bool,
+    /// Bytes fetched ahead of `poll`, over all partitions. Not a setting of the Java client, where the limit
+    /// follows from `fetch.max.bytes` and the number of brokers; as a property `curtail.prefetch.bytes`.
+    pub prefetch_bytes: usize,
+    /// Bytes one batch may decompress to; as a property `curtail.decompressed.batch.max.bytes`.
+    pub max_decompressed_batch: usize,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self {
+            common: CommonConfig::default(),
+            auto_offset_reset: OffsetReset::Latest,
+            fetch_min_bytes: 1,
+            fetch_max_bytes: 52_428_800,
+            fetch_max_wait: Duration::from_millis(500),
+            max_partition_fetch_bytes: 1_048_576,
+            max_poll_records: 500,
+            isolation_level: IsolationLevel::ReadUncommitted,
+            check_crcs: true,
+            allow_auto_create_topics: true,
+            prefetch_bytes: 64 * 1024 * 1024,
+            max_decompressed_batch: 128 * 1024 * 1024,
+        }
+    }
+}
+
+/// Settings of an [`crate::Admin`].
+#[derive(Clone, Debug, Default)]
+pub struct AdminConfig {
+    /// Settings that every client has.
+    pub common: CommonConfig,
+}

@@ -1,0 +1,707 @@
+//! Java's property names: values, ranges and units, and a helpful error for a name that cannot be used.
+//!
+//! Names, ranges and defaults are those of `ProducerConfig`, `ConsumerConfig` and `AdminClientConfig` in Apache
+//! Kafka 4.3. A property is one of four things here: supported (the tables below), ignored because it only tunes
+//! the Java virtual machine ([`IGNORED_PROPERTIES`]), accepted only with the value that says what Curtail does
+//! anyway ([`FIXED`]), or not supported yet. What is in none of these lists is a mistake.
+
+use std::{str::FromStr, time::Duration};
+
+use curtail_wire::{
+    compression::{Codec, Compression},
+    fetch::IsolationLevel,
+};
+
+use super::{Acks, AdminConfig, CommonConfig, ConsumerConfig, OffsetReset, ProducerConfig};
+use crate::error::ConfigError;
+
+/// Properties of the Java clients that are accepted and have no effect: they tune Java's own metrics.
+///
+/// Serializers and deserializers are accepted too, but only those that leave the application's bytes or text as
+/// they are (`ByteArray`, `ByteBuffer`, `Bytes`, `String`): records are bytes here.
+pub const IGNORED_PROPERTIES: &[&str] = &[
+    "auto.include.jmx.reporter",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+];
+
+/// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// One property: its name, what it takes, how it is set and shown.
+struct Property<C: 'static> {
+    name: &'static str,
+    expected: &'static str,
+    set: fn(&mut C, &str) -> Option<()>,
+    get: fn(&C) -> String,
+}
+
+/// A client's settings and its tables.
+trait Settings: Sized + 'static {
+    /// The word for it in messages.
+    const KIND: Kind;
+    /// Its own properties, beside the common ones.
+    const TABLE: &'static [Property<Self>];
+    /// Common properties that it does not have.
+    const WITHOUT: &'static [&'static str];
+    fn common(&self) -> &CommonConfig;
+    fn common_mut(&mut self) -> &mut CommonConfig;
+    /// Brings settings that follow others up to date.
+    fn settle(&mut self);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Producer,
+    Consumer,
+    Admin,
+}
+
+const MILLIS: &str = "milliseconds, 0 or more";
+const BYTES: &str = "bytes, 0 or more";
+const BOOLEAN: &str = "true or false";
+
+macro_rules! property {
+    ($name:literal, $expected:expr, $field:ident, $parse:expr, $show:expr) => {
+        Property {
+            name: $name,
+            expected: $expected,
+            set: |config, text| {
+                config.$field = ($parse)(text)?;
+                Some(())
+            },
+            get: |config| ($show)(&config.$field),
+        }
+    };
+}
+
+static COMMON: &[Property<CommonConfig>] = &[
+    property!(
+        "bootstrap.servers",
+        "host:port, separated by commas",
+        bootstrap_servers,
+        servers,
+        |s: &Vec<String>| s.join(",")
+    ),
+    property!("client.id", "a text", client_id, text, String::clone),
+    property!("client.rack", "a text", client_rack, text, String::clone),
+    Property {
+        name: "default.api.timeout.ms",
+        expected: MILLIS,
+        set: |config, text| {
+            config.default_api_timeout = int_millis(text)?;
+            config.given.default_api_timeout = true;
+            Some(())
+        },
+        get: |config| show_millis(&config.default_api_timeout),
+    },
+    property!("metadata.max.age.ms", MILLIS, metadata_max_age, long_millis, show_millis),
+    property!(
+        "receive.buffer.bytes",
+        "bytes, or -1 to leave it to the operating system",
+        receive_buffer,
+        buffer_size,
+        show_buffer
+    ),
+    property!("reconnect.backoff.max.ms", MILLIS, reconnect_backoff_max, long_millis, show_millis),
+    property!("reconnect.backoff.ms", MILLIS, reconnect_backoff, long_millis, show_millis),
+    property!("request.timeout.ms", MILLIS, request_timeout, int_millis, show_millis),
+    property!("retry.backoff.max.ms", MILLIS, retry_backoff_max, long_millis, show_millis),
+    property!("retry.backoff.ms", MILLIS, retry_backoff, long_millis, show_millis),
+    property!(
+        "send.buffer.bytes",
+        "bytes, or -1 to leave it to the operating system",
+        send_buffer,
+        buffer_size,
+        show_buffer
+    ),
+    property!(
+        "socket.connection.setup.timeout.ms",
+        MILLIS,
+        connection_setup_timeout,
+        long_millis,
+        show_millis
+    ),
+];
+
+macro_rules! level {
+    ($name:literal, $codec:expr, $expected:literal) => {
+        Property {
+            name: $name,
+            expected: $expected,
+            set: |config, text| {
+                let level = number(text, i32::MIN, i32::MAX)?;
+                Compression::new($codec, Some(level)).ok()?;
+                config.common.given.compression_levels[usize::from($codec.id())] = Some(level);
+                if config.compression.codec == $codec {
+                    config.compression.level = Some(level);
+                }
+                Some(())
+            },
+            get: |config| {
+                let given = config.common.given.compression_levels[usize::from($codec.id())];
+                let set = Some(config.compression).filter(|c| c.codec == $codec);
+                let level = set.and_then(|c| c.level).or(given).or($codec.default_level());
+                level.unwrap_or_default().to_string()
+            },
+        }
+    };
+}
+
+static PRODUCER: &[Property<ProducerConfig>] = &[
+    property!("acks", "all, -1, 0 or 1", acks, acks, show_acks),
+    property!(
+        "batch.size",
+        BYTES,
+        batch_size,
+        |t| number(t, 0, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "buffer.memory",
+        BYTES,
+        buffer_memory,
+        |t| number(t, 0, i64::MAX as usize),
+        usize::to_string
+    ),
+    level!("compression.gzip.level", Codec::Gzip, "a level from 1 to 9, or -1"),
+    level!("compression.lz4.level", Codec::Lz4, "a level from 1 to 17"),
+    Property {
+        name: "compression.type",
+        expected: "none, gzip, snappy, lz4 or zstd",
+        set: |config, text| {
+            let codec = Codec::from_str(text).ok()?;
+            let level = config.common.given.compression_levels[usize::from(codec.id())];
+            config.compression = Compression { codec, level };
+            Some(())
+        },
+        get: |config| config.compression.codec.name().to_owned(),
+    },
+    level!("compression.zstd.level", Codec::Zstd, "a level from -131072 to 22"),
+    Property {
+        name: "delivery.timeout.ms",
+        expected: MILLIS,
+        set: |config, text| {
+            config.delivery_timeout = int_millis(text)?;
+            config.common.given.delivery_timeout = true;
+            Some(())
+        },
+        get: |config| show_millis(&config.delivery_timeout),
+    },
+    Property {
+        name: "enable.idempotence",
+        expected: BOOLEAN,
+        set: |config, text| {
+            config.idempotence = boolean(text)?;
+            config.common.given.idempotence = true;
+            Some(())
+        },
+        get: |config| config.idempotence.to_string(),
+    },
+    property!("linger.ms", MILLIS, linger, long_millis, show_millis),
+    property!("max.block.ms", MILLIS, max_block, long_millis, show_millis),
+    property!(
+        "max.in.flight.requests.per.connection",
+        "a count, 1 or more",
+        max_in_flight,
+        |t| number(t, 1, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "max.request.size",
+        BYTES,
+        max_request_size,
+        |t| number(t, 0, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "partitioner.ignore.keys",
+        BOOLEAN,
+        partitioner_ignore_keys,
+        boolean,
+        bool::to_string
+    ),
+    property!(
+        "retries",
+        "a count, 0 to 2147483647",
+        retries,
+        |t| number(t, 0, i32::MAX as u32),
+        u32::to_string
+    ),
+];
+
+static CONSUMER: &[Property<ConsumerConfig>] = &[
+    property!(
+        "allow.auto.create.topics",
+        BOOLEAN,
+        allow_auto_create_topics,
+        boolean,
+        bool::to_string
+    ),
+    property!(
+        "auto.offset.reset",
+        "earliest, latest or none (by_duration is not supported yet)",
+        auto_offset_reset,
+        offset_reset,
+        show_offset_reset
+    ),
+    property!("check.crcs", BOOLEAN, check_crcs, boolean, bool::to_string),
+    property!(
+        "curtail.decompressed.batch.max.bytes",
+        "bytes, 1 or more",
+        max_decompressed_batch,
+        |t| number(t, 1, usize::MAX),
+        usize::to_string
+    ),
+    property!(
+        "curtail.prefetch.bytes",
+        "bytes, 1 or more",
+        prefetch_bytes,
+        |t| number(t, 1, usize::MAX),
+        usize::to_string
+    ),
+    property!(
+        "fetch.max.bytes",
+        BYTES,
+        fetch_max_bytes,
+        |t| number(t, 0, i32::MAX),
+        i32::to_string
+    ),
+    property!("fetch.max.wait.ms", MILLIS, fetch_max_wait, int_millis, show_millis),
+    property!(
+        "fetch.min.bytes",
+        BYTES,
+        fetch_min_bytes,
+        |t| number(t, 0, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "isolation.level",
+        "read_uncommitted or read_committed",
+        isolation_level,
+        isolation,
+        show_isolation
+    ),
+    property!(
+        "max.partition.fetch.bytes",
+        BYTES,
+        max_partition_fetch_bytes,
+        |t| number(t, 0, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "max.poll.records",
+        "a count, 1 or more",
+        max_poll_records,
+        |t| number(t, 1, i32::MAX as usize),
+        usize::to_string
+    ),
+];
+
+const GROUPS: &str = "consumer groups are not there yet; assign partitions instead";
+const TRANSACTIONS: &str = "transactions are not there yet";
+const SECURITY: &str = "TLS and SASL are not there yet, only PLAINTEXT";
+const SHARE: &str = "share groups are not there yet";
+const JAVA_CLASS: &str = "it names a Java class";
+const BYTES_ONLY: &str =
+    "records are bytes here; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
+const NO_GROUP_COMMIT: &str =
+    "offsets are not committed, consumer groups are not there yet; leave it out or set it to false";
+const YET: &str = "not yet";
+
+/// Properties accepted only with a value that says what happens anyway, and why others are not.
+static FIXED: &[(&str, &[&str], &str)] = &[
+    ("client.dns.lookup", &["use_all_dns_ips"], "only use_all_dns_ips is there yet"),
+    ("config.providers", &[""], JAVA_CLASS),
+    ("connections.max.idle.ms", &["-1"], "idle connections are kept; leave it out or set it to -1"),
+    ("enable.auto.commit", &["false"], NO_GROUP_COMMIT),
+    (
+        "enable.metrics.push",
+        &["false"],
+        "telemetry is not there yet; leave it out or set it to false",
+    ),
+    ("interceptor.classes", &[""], JAVA_CLASS),
+    (
+        "partitioner.adaptive.partitioning.enable",
+        &["false"],
+        "records without a key are spread evenly, not by queue length; leave it out or set it to false",
+    ),
+    ("partitioner.availability.timeout.ms", &["0"], "not yet; leave it out or set it to 0"),
+    ("security.protocol", &["plaintext"], SECURITY),
+    ("transaction.two.phase.commit.enable", &["false"], TRANSACTIONS),
+];
+
+/// Properties of the Java clients that have no meaning here yet.
+static NOT_YET: &[(&str, &str)] = &[
+    ("auto.commit.interval.ms", GROUPS),
+    ("bootstrap.controllers", "only brokers can be asked yet"),
+    ("exclude.internal.topics", "subscription by pattern is not there yet"),
+    ("group.id", GROUPS),
+    ("group.instance.id", GROUPS),
+    ("group.protocol", GROUPS),
+    ("group.remote.assignor", GROUPS),
+    ("heartbeat.interval.ms", GROUPS),
+    ("max.poll.interval.ms", GROUPS),
+    ("metadata.max.idle.ms", YET),
+    ("metadata.recovery.rebootstrap.trigger.ms", YET),
+    ("metadata.recovery.strategy", YET),
+    ("partition.assignment.strategy", GROUPS),
+    ("partitioner.class", "it names a Java class; give records a partition instead"),
+    ("sasl.jaas.config", SECURITY),
+    ("sasl.mechanism", SECURITY),
+    ("security.providers", SECURITY),
+    ("session.timeout.ms", GROUPS),
+    ("share.acknowledgement.mode", SHARE),
+    ("share.acquire.mode", SHARE),
+    ("socket.connection.setup.timeout.max.ms", YET),
+    ("ssl.keystore.location", SECURITY),
+    ("ssl.truststore.location", SECURITY),
+    ("transaction.timeout.ms", TRANSACTIONS),
+    ("transactional.id", TRANSACTIONS),
+];
+
+/// Serializer and deserializer properties.
+const SERIALIZATION: [&str; 4] =
+    ["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
+
+impl Settings for ProducerConfig {
+    const KIND: Kind = Kind::Producer;
+    const TABLE: &'static [Property<Self>] = PRODUCER;
+    const WITHOUT: &'static [&'static str] = &["client.rack", "default.api.timeout.ms"];
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut CommonConfig {
+        &mut self.common
+    }
+
+    fn settle(&mut self) {
+        Self::settle(self);
+    }
+}
+
+impl Settings for ConsumerConfig {
+    const KIND: Kind = Kind::Consumer;
+    const TABLE: &'static [Property<Self>] = CONSUMER;
+    const WITHOUT: &'static [&'static str] = &[];
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut CommonConfig {
+        &mut self.common
+    }
+
+    fn settle(&mut self) {}
+}
+
+impl Settings for AdminConfig {
+    const KIND: Kind = Kind::Admin;
+    const TABLE: &'static [Property<Self>] = &[];
+    const WITHOUT: &'static [&'static str] = &["client.rack"];
+
+    fn common(&self) -> &CommonConfig {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut CommonConfig {
+        &mut self.common
+    }
+
+    fn settle(&mut self) {
+        Self::settle(self);
+    }
+}
+
+/// Every name that `S` supports.
+fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
+    let common = COMMON.iter().map(|p| p.name).filter(|n| !S::WITHOUT.contains(n));
+    common.chain(S::TABLE.iter().map(|p| p.name))
+}
+
+fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
+    let (name, value) = (name.trim(), value.trim());
+    let invalid = |name, expected: &str| ConfigError::Invalid {
+        name,
+        value: value.to_owned(),
+        reason: format!("expected {expected}"),
+    };
+    if let Some(property) = S::TABLE.iter().find(|p| p.name == name) {
+        (property.set)(config, value).ok_or_else(|| invalid(property.name, property.expected))?;
+        config.settle();
+        return Ok(());
+    }
+    let common = COMMON.iter().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
+    if let Some(property) = common {
+        (property.set)(config.common_mut(), value)
+            .ok_or_else(|| invalid(property.name, property.expected))?;
+        config.settle();
+        return Ok(());
+    }
+    without_effect::<S>(name, value)
+}
+
+/// What a name that sets nothing is: harmless, not supported, or a mistake.
+fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigError> {
+    let not_supported = |why| Err(ConfigError::NotSupported { name: name.to_owned(), why });
+    if IGNORED_PROPERTIES.contains(&name) {
+        return Ok(());
+    }
+    if SERIALIZATION.contains(&name) {
+        return if keeps_bytes(value) { Ok(()) } else { not_supported(BYTES_ONLY) };
+    }
+    if let Some((_, accepted, why)) = FIXED.iter().find(|(n, _, _)| *n == name) {
+        let fits = accepted.iter().any(|a| a.eq_ignore_ascii_case(value));
+        return if fits { Ok(()) } else { not_supported(why) };
+    }
+    if let Some((_, why)) = NOT_YET.iter().find(|(n, _)| *n == name) {
+        return not_supported(why);
+    }
+    if name.starts_with("sasl.") || name.starts_with("ssl.") {
+        return not_supported(SECURITY);
+    }
+    if let Some(why) = of_another_client(S::KIND, name) {
+        return not_supported(why);
+    }
+    let known = supported::<S>()
+        .chain(IGNORED_PROPERTIES.iter().copied())
+        .chain(SERIALIZATION)
+        .chain(FIXED.iter().map(|(n, _, _)| *n))
+        .chain(NOT_YET.iter().map(|(n, _)| *n));
+    Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
+}
+
+fn of_another_client(kind: Kind, name: &str) -> Option<&'static str> {
+    if kind != Kind::Producer && supported::<ProducerConfig>().any(|n| n == name) {
+        return Some("it is a setting of producers");
+    }
+    if kind != Kind::Consumer && supported::<ConsumerConfig>().any(|n| n == name) {
+        return Some("it is a setting of consumers");
+    }
+    None
+}
+
+fn keeps_bytes(class: &str) -> bool {
+    let Some(name) = class.strip_prefix("org.apache.kafka.common.serialization.") else {
+        return false;
+    };
+    let name = name.strip_suffix("Deserializer").or(name.strip_suffix("Serializer"));
+    matches!(name, Some("ByteArray" | "ByteBuffer" | "Bytes" | "String"))
+}
+
+fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
+    let common = COMMON.iter().filter(|p| !S::WITHOUT.contains(&p.name));
+    let mut all: Vec<_> = common.map(|p| (p.name, (p.get)(config.common()))).collect();
+    all.extend(S::TABLE.iter().map(|p| (p.name, (p.get)(config))));
+    all.sort_unstable();
+    all
+}
+
+macro_rules! by_name {
+    ($type:ident, $example:literal) => {
+        impl $type {
+            /// Settings from properties by Java's names; the last one of a name counts, the order of different
+            /// names does not.
+            ///
+            /// # Errors
+            /// As [`Self::set`] and [`Self::validate`].
+            ///
+            /// ```
+            #[doc = concat!("use curtail::", stringify!($type), ";")]
+            ///
+            #[doc = concat!("let config = ", stringify!($type), "::from_properties([")]
+            ///     ("bootstrap.servers", "localhost:9092"),
+            #[doc = concat!("    ", $example, ",")]
+            /// ])?;
+            /// # Ok::<(), curtail::ConfigError>(())
+            /// ```
+            pub fn from_properties<N: AsRef<str>, V: AsRef<str>>(
+                properties: impl IntoIterator<Item = (N, V)>,
+            ) -> Result<Self, ConfigError> {
+                let mut config = Self::default();
+                for (name, value) in properties {
+                    config.set(name.as_ref(), value.as_ref())?;
+                }
+                config.validate()?;
+                Ok(config)
+            }
+
+            /// Sets one property by Java's name, for example `request.timeout.ms` to `2000`. Spaces around name
+            /// and value do not count.
+            ///
+            /// # Errors
+            /// An unknown name (with the nearest known one), a value out of the property's range, or a property
+            /// of the Java client that is not supported. [`IGNORED_PROPERTIES`] are accepted without effect.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+                set(self, name, value)
+            }
+
+            /// Every supported property and its value, sorted by name.
+            #[must_use]
+            pub fn properties(&self) -> Vec<(&'static str, String)> {
+                show(self)
+            }
+        }
+    };
+}
+
+by_name!(ProducerConfig, r#"("linger.ms", "0")"#);
+by_name!(ConsumerConfig, r#"("auto.offset.reset", "earliest")"#);
+by_name!(AdminConfig, r#"("default.api.timeout.ms", "90000")"#);
+
+fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
+    text.parse().ok().filter(|n| *n >= low && *n <= high)
+}
+
+/// Milliseconds of a property that is an `int` in Java.
+fn int_millis(text: &str) -> Option<Duration> {
+    number(text, 0, i32::MAX as u64).map(Duration::from_millis)
+}
+
+/// Milliseconds of a property that is a `long` in Java.
+fn long_millis(text: &str) -> Option<Duration> {
+    number(text, 0, i64::MAX as u64).map(|ms| Duration::from_millis(ms).min(FOR_EVER))
+}
+
+fn show_millis(duration: &Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Any text. The option is what the table asks of every parser.
+#[expect(clippy::unnecessary_wraps, reason = "one signature for the parsers of the table")]
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn buffer_size(text: &str) -> Option<Option<usize>> {
+    match number(text, -1, i32::MAX)? {
+        -1 => Some(None),
+        bytes => usize::try_from(bytes).ok().map(Some),
+    }
+}
+
+fn show_buffer(bytes: &Option<usize>) -> String {
+    bytes.map_or_else(|| "-1".to_owned(), |b| b.to_string())
+}
+
+fn acks(text: &str) -> Option<Acks> {
+    match text {
+        "all" | "-1" => Some(Acks::All),
+        "1" => Some(Acks::Leader),
+        "0" => Some(Acks::None),
+        _ => None,
+    }
+}
+
+fn show_acks(acks: &Acks) -> String {
+    match acks {
+        Acks::All => "all",
+        Acks::Leader => "1",
+        Acks::None => "0",
+    }
+    .to_owned()
+}
+
+fn offset_reset(text: &str) -> Option<OffsetReset> {
+    match text {
+        "earliest" => Some(OffsetReset::Earliest),
+        "latest" => Some(OffsetReset::Latest),
+        "none" => Some(OffsetReset::None),
+        _ => None,
+    }
+}
+
+fn show_offset_reset(reset: &OffsetReset) -> String {
+    match reset {
+        OffsetReset::Earliest => "earliest",
+        OffsetReset::Latest => "latest",
+        OffsetReset::None => "none",
+    }
+    .to_owned()
+}
+
+fn isolation(text: &str) -> Option<IsolationLevel> {
+    match text {
+        "read_uncommitted" => Some(IsolationLevel::ReadUncommitted),
+        "read_committed" => Some(IsolationLevel::ReadCommitted),
+        _ => None,
+    }
+}
+
+fn show_isolation(level: &IsolationLevel) -> String {
+    match level {
+        IsolationLevel::ReadUncommitted => "read_uncommitted",
+        IsolationLevel::ReadCommitted => "read_committed",
+    }
+    .to_owned()
+}
+
+fn servers(text: &str) -> Option<Vec<String>> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let servers: Vec<String> = entries
+        .map(|entry| {
+            let bare = without_protocol(entry)?;
+            host_and_port(bare).map(|_| bare.to_owned())
+        })
+        .collect::<Option<_>>()?;
+    Some(servers).filter(|s| !s.is_empty())
+}
+
+/// `PLAINTEXT://host:port` is how brokers write their listeners; Java takes it for `bootstrap.servers` too.
+fn without_protocol(entry: &str) -> Option<&str> {
+    match entry.split_once("://") {
+        None => Some(entry),
+        Some((protocol, rest)) => protocol.eq_ignore_ascii_case("plaintext").then_some(rest),
+    }
+}
+
+/// Host and port of `host:port` or `[v6 address]:port`; `None` where it is neither.
+pub(crate) fn host_and_port(entry: &str) -> Option<(&str, u16)> {
+    let (host, port) = entry.rsplit_once(':')?;
+    let port = number(port, 1, u16::MAX)?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None => host,
+    };
+    let plausible = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+    (!host.is_empty() && host.chars().all(plausible)).then_some((host, port))
+}
+
+/// The name with the smallest edit distance, if a slip of the keyboard could explain it.
+fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let name: Vec<char> =
+        name.to_ascii_lowercase().replace(['_', '-'], ".").chars().take(80).collect();
+    known
+        .map(|candidate| (edit_distance(&name, candidate), candidate))
+        .min()
+        .filter(|(distance, candidate)| *distance <= candidate.len() / 3)
+        .map(|(_, candidate)| candidate)
+}
+
+fn edit_distance(a: &[char], b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,347 @@
+//! Every property: accepted values, refused values, defaults; and what must fit together.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use curtail_wire::compression::{Codec, Compression};
+
+use super::{
+    Acks, AdminConfig, ConsumerConfig, IGNORED_PROPERTIES, ProducerConfig, host_and_port,
+    load_properties, parse_properties,
+};
+use crate::error::ConfigError;
+
+/// Name, default, values accepted (shown as given unless behind `=>`), values refused.
+type Row = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
+const LONG_MS: (&[&str], &[&str]) = (&["0", "1", " 250 "], &["-1", "1.5", "", "x", "5ms"]);
+const INT_MS: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", "1.5", ""]);
+const FLAG: (&[&str], &[&str]) = (&["true", "false", "TRUE => true"], &["", "yes", "1"]);
+const INT_BYTES: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", "1k", ""]);
+
+const COMMON: &[Row] = &[
+    (
+        "bootstrap.servers",
+        "",
+        &["a:1,b:65535", " a:1 , ,b:2 => a:1,b:2", "PLAINTEXT://a:1 => a:1", "[::1]:9092"],
+        &["", "a", "a:", ":1", "a:0", "a:65536", "a b:1", "SSL://a:1", "[::1:2", "http://a:1"],
+    ),
+    ("client.id", "curtail", &["x", ""], &[]),
+    ("metadata.max.age.ms", "300000", LONG_MS.0, LONG_MS.1),
+    ("receive.buffer.bytes", "-1", &["-1", "0", "65536"], &["-2", "2147483648", ""]),
+    ("reconnect.backoff.max.ms", "1000", LONG_MS.0, LONG_MS.1),
+    ("reconnect.backoff.ms", "50", LONG_MS.0, LONG_MS.1),
+    ("request.timeout.ms", "30000", INT_MS.0, INT_MS.1),
+    ("retry.backoff.max.ms", "1000", LONG_MS.0, LONG_MS.1),
+    ("retry.backoff.ms", "100", LONG_MS.0, LONG_MS.1),
+    ("send.buffer.bytes", "-1", &["-1", "0", "65536"], &["-2", "2147483648", ""]),
+    ("socket.connection.setup.timeout.ms", "10000", LONG_MS.0, LONG_MS.1),
+];
+
+const PRODUCER: &[Row] = &[
+    ("acks", "all", &["all", "-1 => all", "1", "0"], &["ALL", "2", ""]),
+    ("batch.size", "16384", INT_BYTES.0, INT_BYTES.1),
+    ("buffer.memory", "33554432", &["0", "9223372036854775807"], &["-1", "9223372036854775808"]),
+    ("compression.gzip.level", "-1", &["-1", "1", "9"], &["0", "10", "x"]),
+    ("compression.lz4.level", "9", &["1", "17"], &["0", "18", "-1"]),
+    ("compression.type", "none", &["none", "gzip", "snappy", "lz4", "zstd"], &["ZSTD", "", "xz"]),
+    ("compression.zstd.level", "3", &["-131072", "22"], &["-131073", "23"]),
+    ("delivery.timeout.ms", "120000", INT_MS.0, INT_MS.1),
+    ("enable.idempotence", "true", FLAG.0, FLAG.1),
+    ("linger.ms", "5", LONG_MS.0, LONG_MS.1),
+    ("max.block.ms", "60000", LONG_MS.0, LONG_MS.1),
+    ("max.in.flight.requests.per.connection", "5", &["1", "2147483647"], &["0", "-1", ""]),
+    ("max.request.size", "1048576", INT_BYTES.0, INT_BYTES.1),
+    ("partitioner.ignore.keys", "false", FLAG.0, FLAG.1),
+    ("retries", "2147483647", &["0", "2147483647"], &["-1", "2147483648"]),
+];
+
+const CONSUMER: &[Row] = &[
+    ("allow.auto.create.topics", "true", FLAG.0, FLAG.1),
+    (
+        "auto.offset.reset",
+        "latest",
+        &["earliest", "latest", "none"],
+        &["", "Earliest", "by_duration:PT1H"],
+    ),
+    ("check.crcs", "true", FLAG.0, FLAG.1),
+    ("client.rack", "", &["x", ""], &[]),
+    ("curtail.decompressed.batch.max.bytes", "134217728", &["1"], &["0", "-1"]),
+    ("curtail.prefetch.bytes", "67108864", &["1"], &["0", "-1"]),
+    ("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1),
+    ("fetch.max.bytes", "52428800", INT_BYTES.0, INT_BYTES.1),
+    ("fetch.max.wait.ms", "500", INT_MS.0, INT_MS.1),
+    ("fetch.min.bytes", "1", INT_BYTES.0, INT_BYTES.1),
+    (
+        "isolation.level",
+        "read_uncommitted",
+        &["read_uncommitted", "read_committed"],
+        &["", "READ_COMMITTED"],
+    ),
+    ("max.partition.fetch.bytes", "1048576", INT_BYTES.0, INT_BYTES.1),
+    ("max.poll.records", "500", &["1", "2147483647"], &["0", "-1"]),
+];
+
+const ADMIN: &[Row] = &[("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1)];
+
+macro_rules! check_table {
+    ($type:ident, $own:expr) => {
+        let rows: BTreeMap<_, _> = COMMON.iter().chain($own).map(|row| (row.0, row)).collect();
+        let defaults = $type::default().properties();
+        let names: Vec<_> = defaults.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, rows.keys().copied().collect::<Vec<_>>(), "a row for each property");
+        for ((name, shown), row) in defaults.iter().zip(rows.values()) {
+            assert_eq!(shown, row.1, "default of {name}");
+            for text in row.2 {
+                let (given, expected) = text.split_once(" => ").unwrap_or((text, text.trim()));
+                let mut config = $type::default();
+                config.set(name, given).unwrap();
+                let shown = config.properties().into_iter().find(|p| p.0 == *name).unwrap().1;
+                assert_eq!(shown, expected, "{name}={given}");
+            }
+            for text in row.3 {
+                match $type::default().set(name, text) {
+                    Err(ConfigError::Invalid { name: refused, value, .. }) => {
+                        assert_eq!((refused, value.as_str()), (*name, text.trim()));
+                    }
+                    other => panic!("{name}={text}: {other:?}"),
+                }
+            }
+        }
+    };
+}
+
+#[test]
+fn every_producer_property_follows_its_row() {
+    check_table!(ProducerConfig, PRODUCER);
+}
+
+#[test]
+fn every_consumer_property_follows_its_row() {
+    check_table!(ConsumerConfig, CONSUMER);
+}
+
+#[test]
+fn every_admin_property_follows_its_row() {
+    check_table!(AdminConfig, ADMIN);
+}
+
+fn producer(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
+    let servers = ("bootstrap.servers", "localhost:9092");
+    ProducerConfig::from_properties([servers].iter().chain(properties).copied())
+}
+
+fn contradiction(properties: &[(&str, &str)]) -> String {
+    match producer(properties) {
+        Err(ConfigError::Contradiction(text)) => text,
+        other => panic!("{properties:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn for_ever_is_a_time_clocks_can_calculate_with() {
+    let config = producer(&[("max.block.ms", "9223372036854775807")]).unwrap();
+    assert!(config.max_block > Duration::from_secs(3_000_000_000));
+    assert!(std::time::Instant::now().checked_add(config.max_block).is_some());
+}
+
+#[test]
+fn acks_and_retries_switch_idempotence_off_unless_it_was_asked_for() {
+    assert!(producer(&[]).unwrap().idempotence);
+    assert!(!producer(&[("acks", "1")]).unwrap().idempotence);
+    assert!(!producer(&[("retries", "0")]).unwrap().idempotence);
+    assert!(producer(&[("acks", "1"), ("acks", "all")]).unwrap().idempotence);
+    assert!(!producer(&[("enable.idempotence", "false"), ("acks", "all")]).unwrap().idempotence);
+    for (name, value) in [("acks", "1"), ("acks", "0"), ("retries", "0")] {
+        let asked = ("enable.idempotence", "true");
+        assert!(contradiction(&[asked, (name, value)]).contains(name));
+        assert!(contradiction(&[(name, value), asked]).contains(name));
+    }
+}
+
+#[test]
+fn too_many_in_flight_contradict_idempotence_even_by_default() {
+    let six = ("max.in.flight.requests.per.connection", "6");
+    assert!(contradiction(&[six]).contains("at") && contradiction(&[six]).contains(six.0));
+    assert!(contradiction(&[six, ("acks", "1")]).contains(six.0));
+    assert_eq!(producer(&[six, ("enable.idempotence", "false")]).unwrap().max_in_flight, 6);
+}
+
+#[test]
+fn delivery_timeout_follows_linger_unless_given() {
+    let long = ("linger.ms", "200000");
+    assert_eq!(producer(&[long]).unwrap().delivery_timeout, Duration::from_secs(230));
+    let text = contradiction(&[long, ("delivery.timeout.ms", "120000")]);
+    assert!(text.contains("delivery.timeout.ms=120000") && text.contains("230000"), "{text}");
+    contradiction(&[("delivery.timeout.ms", "1000")]);
+    producer(&[("delivery.timeout.ms", "1000"), ("request.timeout.ms", "995")]).unwrap();
+}
+
+#[test]
+fn a_batch_must_fit_into_the_buffer() {
+    assert!(contradiction(&[("buffer.memory", "16383")]).contains("batch.size=16384"));
+    producer(&[("buffer.memory", "16384")]).unwrap();
+}
+
+#[test]
+fn levels_go_with_their_codec_in_any_order() {
+    let level = ("compression.gzip.level", "4");
+    for list in [[level, ("compression.type", "gzip")], [("compression.type", "gzip"), level]] {
+        let config = producer(&list).unwrap();
+        assert_eq!(config.compression, Compression { codec: Codec::Gzip, level: Some(4) });
+    }
+    let config = producer(&[level, ("compression.type", "zstd")]).unwrap();
+    assert_eq!(config.compression, Compression { codec: Codec::Zstd, level: None });
+}
+
+#[test]
+fn servers_are_required() {
+    assert_eq!(
+        ProducerConfig::from_properties([("acks", "1")]).unwrap_err(),
+        ConfigError::Missing("bootstrap.servers")
+    );
+    assert!(matches!(
+        ConsumerConfig::new("nowhere").validate(),
+        Err(ConfigError::Invalid { name: "bootstrap.servers", .. })
+    ));
+    assert_eq!(host_and_port("[fe80::1%eth0]:9092"), Some(("fe80::1%eth0", 9092)));
+    assert_eq!(host_and_port("a.example:1"), Some(("a.example", 1)));
+}
+
+#[test]
+fn unknown_names_name_the_nearest() {
+    let nearest = |name: &str| match ProducerConfig::default().set(name, "1") {
+        Err(ConfigError::Unknown { nearest, .. }) => nearest,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(nearest("linger"), Some("linger.ms"));
+    assert_eq!(nearest("linger_ms"), Some("linger.ms"));
+    assert_eq!(nearest("bootstrap.server"), Some("bootstrap.servers"));
+    assert_eq!(nearest("max.in.flight.requests"), None);
+    assert_eq!(nearest("queue.buffering.max.kbytes"), None);
+    assert_eq!(nearest(&"x".repeat(100_000)), None);
+    let error = ProducerConfig::default().set("batchsize", "1").unwrap_err();
+    assert_eq!(error.to_string(), "unknown property 'batchsize'; did you mean 'batch.size'?");
+}
+
+#[test]
+fn java_only_names_are_ignored_or_refused_by_name() {
+    for name in IGNORED_PROPERTIES {
+        ProducerConfig::default().set(name, "whatever").unwrap();
+        AdminConfig::default().set(name, "whatever").unwrap();
+    }
+    let class = |name| format!("org.apache.kafka.common.serialization.{name}");
+    let mut config = ConsumerConfig::default();
+    config.set("key.deserializer", &class("StringDeserializer")).unwrap();
+    config.set("value.deserializer", &class("ByteArrayDeserializer")).unwrap();
+    let fixed = [
+        ("security.protocol", "PLAINTEXT", "SASL_SSL"),
+        ("enable.auto.commit", "false", "true"),
+        ("client.dns.lookup", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    ];
+    for (name, accepted, refused) in fixed {
+        config.set(name, accepted).unwrap();
+        assert!(matches!(config.set(name, refused), Err(ConfigError::NotSupported { .. })));
+    }
+    let refused = [
+        ("value.deserializer", class("LongDeserializer")),
+        ("group.id", "g".into()),
+        ("sasl.jaas.config", "secret".into()),
+        ("ssl.provider", "x".into()),
+        ("linger.ms", "5".into()),
+    ];
+    for (name, value) in refused {
+        let error = config.set(name, &value).unwrap_err();
+        assert!(matches!(error, ConfigError::NotSupported { .. }), "{name}: {error:?}");
+        assert!(!error.to_string().contains("secret"), "values may be secrets");
+    }
+    let why = ProducerConfig::default().set("fetch.min.bytes", "1").unwrap_err().to_string();
+    assert_eq!(why, "fetch.min.bytes is not supported: it is a setting of consumers");
+}
+
+#[test]
+fn consumers_and_admins_have_contradictions_of_their_own() {
+    let servers = ("bootstrap.servers", "a:1");
+    let long = ConsumerConfig::from_properties([servers, ("fetch.max.wait.ms", "30000")]);
+    assert!(matches!(long, Err(ConfigError::Contradiction(_))));
+    let slow = ("request.timeout.ms", "90000");
+    let admin = AdminConfig::from_properties([servers, slow]).unwrap();
+    assert_eq!(admin.common.default_api_timeout, Duration::from_secs(90));
+    let short = AdminConfig::from_properties([servers, ("default.api.timeout.ms", "1"), slow]);
+    assert!(matches!(short, Err(ConfigError::Contradiction(_))));
+}
+
+#[test]
+fn builder_methods_do_what_properties_do() {
+    let built = ProducerConfig::new("a:1, b:2")
+        .client_id("me")
+        .acks(Acks::Leader)
+        .linger(Duration::from_secs(200))
+        .batch_size(1)
+        .buffer_memory(2)
+        .compression(Compression { codec: Codec::Zstd, level: Some(5) })
+        .max_in_flight(3)
+        .retries(9)
+        .max_request_size(77)
+        .max_block(Duration::from_millis(1))
+        .partitioner_ignore_keys(true);
+    built.validate().unwrap();
+    let named = ProducerConfig::from_properties([
+        ("bootstrap.servers", "a:1,b:2"),
+        ("client.id", "me"),
+        ("acks", "1"),
+        ("linger.ms", "200000"),
+        ("batch.size", "1"),
+        ("buffer.memory", "2"),
+        ("compression.type", "zstd"),
+        ("compression.zstd.level", "5"),
+        ("max.in.flight.requests.per.connection", "3"),
+        ("retries", "9"),
+        ("max.request.size", "77"),
+        ("max.block.ms", "1"),
+        ("partitioner.ignore.keys", "true"),
+    ])
+    .unwrap();
+    assert_eq!(built.properties(), named.properties());
+    assert!(!built.idempotence);
+    assert!(!ProducerConfig::new("a:1").idempotence(false).linger(Duration::ZERO).idempotence);
+}
+
+#[test]
+fn fields_assigned_directly_stay_as_assigned() {
+    let mut config = ProducerConfig::new("a:1");
+    config.idempotence = false;
+    assert!(!config.clone().linger(Duration::ZERO).idempotence);
+    config.compression = Compression { codec: Codec::Gzip, level: Some(2) };
+    assert_eq!(config.acks(Acks::All).compression.level, Some(2));
+}
+
+#[test]
+fn properties_files_are_read_as_java_does() {
+    let text = "# comment\n! another\n\n  a=1\nb : 2\nc 3\nd\ne=\nf = x \\\n   y\\\\\n\
+                g\\ h\\==\\u0041\\t\\q\r\ni==:\nj=\\ud83d\\ude00\nk=a\\\n#b\na=3\n";
+    let expected = [
+        ("a", "1"),
+        ("b", "2"),
+        ("c", "3"),
+        ("d", ""),
+        ("e", ""),
+        ("f", "x y\\"),
+        ("g h=", "A\tq"),
+        ("i", "=:"),
+        ("j", "\u{1f600}"),
+        ("k", "a#b"),
+        ("a", "3"),
+    ];
+    let read = parse_properties(text).unwrap();
+    let read: Vec<_> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    assert_eq!(read, expected);
+    assert!(parse_properties("a=1\nb=\\u12g4").unwrap_err().starts_with("line 2"));
+    let dangling = parse_properties("a=1\\").unwrap();
+    assert_eq!(dangling, [("a".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = load_properties("no/such/file.properties").unwrap_err().to_string();
+    assert!(error.starts_with("cannot read properties from no/such/file.properties: "), "{error}");
+}

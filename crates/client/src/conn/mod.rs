@@ -1,0 +1,333 @@
+//! One connection to one broker: dialling, the ApiVersions handshake, frames in and out.
+//!
+//! [`Connection`] is straight-line: one request at a time, for control traffic and for lanes that keep their own
+//! order. The produce lane takes it apart ([`Connection::into_parts`]) to write and read at the same time.
+
+use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_net::{Env, ReadSide, Socket, SocketExt, SocketOptions};
+use curtail_wire::{
+    ApiKey, ApiVersions, ErrorCode, Writer,
+    cold::{self, Decodable, Message, Request, messages},
+    frame::{DEFAULT_LIMIT, FrameError, FrameSplitter, UNAUTHENTICATED_LIMIT},
+    header::{self, RequestHeader},
+};
+use tokio::{
+    io::AsyncReadExt as _,
+    time::{Instant, timeout, timeout_at},
+};
+
+use crate::{CommonConfig, Error, Result};
+
+/// Bytes to make room for when reading.
+pub(crate) const READ_HINT: usize = 64 * 1024;
+
+/// A connection that has shaken hands.
+pub(crate) struct Connection {
+    socket: Arc<dyn Socket>,
+    splitter: FrameSplitter,
+    versions: ApiVersions,
+    peer: Arc<str>,
+    client_id: Arc<str>,
+    next_correlation_id: i32,
+    request_timeout: Duration,
+}
+
+impl Connection {
+    /// Resolves `host`, connects to the first address that answers and asks for the broker's versions. Bounded by
+    /// `socket.connection.setup.timeout.ms`.
+    pub(crate) async fn open(
+        env: &Env,
+        common: &CommonConfig,
+        host: &str,
+        port: u16,
+    ) -> Result<Self> {
+        let peer: Arc<str> = format!("{host}:{port}").into();
+        let limit = common.connection_setup_timeout;
+        match timeout(limit, Self::open_unbounded(env, common, host, port, peer.clone())).await {
+            Ok(opened) => opened,
+            Err(_) => Err(connection_error(
+                &peer,
+                format!(
+                    "no connection within socket.connection.setup.timeout.ms={}",
+                    limit.as_millis()
+                ),
+            )),
+        }
+    }
+
+    async fn open_unbounded(
+        env: &Env,
+        common: &CommonConfig,
+        host: &str,
+        port: u16,
+        peer: Arc<str>,
+    ) -> Result<Self> {
+        let addresses = env
+            .net
+            .resolve(host, port)
+            .await
+            .map_err(|e| connection_error(&peer, format!("cannot resolve '{host}': {e}")))?;
+        let options = SocketOptions {
+            send_buffer: common.send_buffer,
+            receive_buffer: common.receive_buffer,
+            ..SocketOptions::default()
+        };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in addresses {
+            match env.net.connect(address, options).await {
+                Ok(socket) => {
+                    let mut connection = Self {
+                        socket: socket.into(),
+                        // Until the peer has shown that it is a broker, it gets little room.
+                        splitter: FrameSplitter::new(UNAUTHENTICATED_LIMIT),
+                        versions: ApiVersions::default(),
+                        peer,
+                        client_id: common.client_id.as_str().into(),
+                        next_correlation_id: 0,
+                        request_timeout: common.request_timeout,
+                    };
+                    connection.shake_hands().await?;
+                    return Ok(connection);
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(connection_error(&peer, describe_dial_error(&last)))
+    }
+
+    /// KIP-511: asks in version 3 and, where the broker does not know it, again in version 0.
+    async fn shake_hands(&mut self) -> Result<()> {
+        for version in [3, 0] {
+            let request = messages::ApiVersionsRequest::default()
+                .with_client_software_name("curtail".into())
+                .with_client_software_version(env!("CARGO_PKG_VERSION").into());
+            let request =
+                if version == 3 { request } else { messages::ApiVersionsRequest::default() };
+            let correlation_id = self.next_correlation_id();
+            let frame =
+                cold::encode_request(version, correlation_id, Some(&self.client_id), &request)
+                    .map_err(|e| self.protocol_error(e))?;
+            self.write(&frame).await?;
+            let answer = self.read_answer(correlation_id).await?;
+            let body = header::response_body(&answer, ApiKey::API_VERSIONS, version)
+                .map_err(|e| self.protocol_error(e))?;
+            let versions =
+                ApiVersions::decode(version, &body).map_err(|e| self.protocol_error(e))?;
+            match versions.error {
+                ErrorCode::NONE => {
+                    self.versions = versions;
+                    self.splitter.set_limit(DEFAULT_LIMIT);
+                    return Ok(());
+                }
+                ErrorCode::UNSUPPORTED_VERSION if version > 0 => {}
+                code => {
+                    return Err(Error::Broker {
+                        what: format!("ApiVersions of {}", self.peer).into(),
+                        code,
+                        message: None,
+                    });
+                }
+            }
+        }
+        Err(self.protocol_error("refuses ApiVersions in every version"))
+    }
+
+    /// Address of the broker, for errors.
+    pub(crate) fn peer(&self) -> &Arc<str> {
+        &self.peer
+    }
+
+    /// The highest version of `api` that both sides speak.
+    pub(crate) fn negotiate(&self, api: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
+        self.versions
+            .negotiate(api, ours)
+            .map_err(|e| Error::UnsupportedVersion(format!("{}: {e}", self.peer).into()))
+    }
+
+    /// The id for the next request's header.
+    pub(crate) fn next_correlation_id(&mut self) -> i32 {
+        let id = self.next_correlation_id;
+        self.next_correlation_id = id.wrapping_add(1) & i32::MAX;
+        id
+    }
+
+    /// Writes a whole frame.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: drop the connection together with the future.
+    pub(crate) async fn write(&mut self, frame: &[u8]) -> Result<()> {
+        self.socket.write_all(frame).await.map_err(|e| connection_error(&self.peer, e))
+    }
+
+    /// Reads the next frame, header included.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was read of a frame stays in the connection.
+    pub(crate) async fn read(&mut self) -> Result<Bytes> {
+        loop {
+            if let Some(frame) =
+                self.splitter.next_frame().map_err(|e| frame_error(&self.peer, e))?
+            {
+                return Ok(frame);
+            }
+            let spare = self.splitter.spare(READ_HINT);
+            match ReadSide(&*self.socket).read_buf(spare).await {
+                Ok(0) => return Err(connection_error(&self.peer, "closed by the broker")),
+                Ok(_) => {}
+                Err(e) => return Err(connection_error(&self.peer, e)),
+            }
+        }
+    }
+
+    /// Whether no part of an answer has been read that has not been given out.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.splitter.is_between_frames()
+    }
+
+    /// Reads the next frame, which must answer the request of `correlation_id`.
+    pub(crate) async fn read_answer(&mut self, correlation_id: i32) -> Result<Bytes> {
+        let frame = self.read().await?;
+        let got = header::correlation_id(&frame).map_err(|e| self.protocol_error(e))?;
+        if got != correlation_id {
+            return Err(self.protocol_error(format!(
+                "answer with correlation id {got} to the request {correlation_id}"
+            )));
+        }
+        Ok(frame)
+    }
+
+    /// Sends a request of a message that has no codec of our own and waits for its answer, at most
+    /// `request.timeout.ms`. After an error the connection is of no more use.
+    pub(crate) async fn request<Q, A>(
+        &mut self,
+        ours: RangeInclusive<i16>,
+        request: impl FnOnce(i16) -> Q,
+    ) -> Result<A>
+    where
+        Q: Request<Response = A>,
+        A: Decodable + Message,
+    {
+        let api = ApiKey(Q::KEY);
+        let version = self.negotiate(api, ours)?;
+        let correlation_id = self.next_correlation_id();
+        let frame =
+            cold::encode_request(version, correlation_id, Some(&self.client_id), &request(version))
+                .map_err(|e| self.protocol_error(e))?;
+        let answer = self.exchange(&frame, correlation_id).await?;
+        let body =
+            header::response_body(&answer, api, version).map_err(|e| self.protocol_error(e))?;
+        cold::decode_response(version, body).map_err(|e| self.protocol_error(e))
+    }
+
+    /// Sends a request whose body `encode` writes and gives the answer's body, with the version used.
+    pub(crate) async fn request_hot(
+        &mut self,
+        api: ApiKey,
+        ours: RangeInclusive<i16>,
+        encode: impl FnOnce(i16, &mut Writer),
+    ) -> Result<(i16, Bytes)> {
+        let version = self.negotiate(api, ours)?;
+        let correlation_id = self.next_correlation_id();
+        let frame = self.frame(api, version, correlation_id, |w| encode(version, w));
+        let answer = self.exchange(&frame, correlation_id).await?;
+        let body =
+            header::response_body(&answer, api, version).map_err(|e| self.protocol_error(e))?;
+        Ok((version, body))
+    }
+
+    /// A whole request frame: length, header, body.
+    pub(crate) fn frame(
+        &self,
+        api: ApiKey,
+        version: i16,
+        correlation_id: i32,
+        encode: impl FnOnce(&mut Writer),
+    ) -> Vec<u8> {
+        let mut writer = Writer::with_capacity(256);
+        writer.i32(0);
+        RequestHeader { api, version, correlation_id, client_id: Some(&self.client_id) }
+            .encode(&mut writer);
+        encode(&mut writer);
+        let length = writer.len() - 4;
+        writer.patch_i32(0, length as i32);
+        writer.into_vec()
+    }
+
+    async fn exchange(&mut self, frame: &[u8], correlation_id: i32) -> Result<Bytes> {
+        let limit = self.request_timeout;
+        let exchange = async {
+            self.write(frame).await?;
+            self.read_answer(correlation_id).await
+        };
+        match timeout_at(Instant::now() + limit, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => Err(connection_error(
+                &self.peer,
+                format!("no answer within request.timeout.ms={}", limit.as_millis()),
+            )),
+        }
+    }
+
+    /// The parts, for a driver of its own.
+    pub(crate) fn into_parts(self) -> Parts {
+        Parts { socket: self.socket, splitter: self.splitter, peer: self.peer }
+    }
+
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers give errors and texts they are done with"
+    )]
+    pub(crate) fn protocol_error(&self, reason: impl ToString) -> Error {
+        protocol_error(&self.peer, reason)
+    }
+}
+
+/// A connection taken apart.
+pub(crate) struct Parts {
+    /// Shared by whoever writes and the one who reads.
+    pub(crate) socket: Arc<dyn Socket>,
+    /// Frames being reassembled.
+    pub(crate) splitter: FrameSplitter,
+    /// Address of the broker, for errors.
+    pub(crate) peer: Arc<str>,
+}
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "callers give errors and texts they are done with"
+)]
+pub(crate) fn connection_error(peer: &Arc<str>, reason: impl ToString) -> Error {
+    Error::Connection { broker: peer.clone(), reason: reason.to_string().into() }
+}
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "callers give errors and texts they are done with"
+)]
+pub(crate) fn protocol_error(peer: &Arc<str>, reason: impl ToString) -> Error {
+    Error::Protocol { broker: peer.clone(), reason: reason.to_string().into() }
+}
+
+/// A stream that is not Kafka's is an error of the protocol.
+pub(crate) fn frame_error(peer: &Arc<str>, error: FrameError) -> Error {
+    protocol_error(peer, error)
+}
+
+fn describe_dial_error(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "connection refused; is a broker listening there?".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Splits `host:port`, with IPv6 addresses in brackets.
+pub(crate) fn parse_address(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|&port| port != 0)?;
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    (!host.is_empty()).then_some((host, port))
+}

@@ -1,0 +1,316 @@
+//! Fetched records on their way to the application: checked, decompressed and decoded only when asked for.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use curtail_proto::position::Version;
+use curtail_wire::{
+    fetch::AbortedTransaction,
+    records::{
+        self, Batch, Batches, ControlRecord, DecompressLimit, EndTxnMarker, RecordError,
+        Records as BatchRecords,
+    },
+};
+use tokio::sync::Notify;
+
+use crate::{ConsumerRecord, Error, TopicPartition};
+
+/// How far a lane may fetch ahead, and how it hears that there is room again.
+#[derive(Debug, Default)]
+pub(super) struct LaneSignal {
+    /// Wakes the lane: work, room, or the end.
+    pub(super) wake: Notify,
+    used: AtomicUsize,
+    /// The lane waits until no more than this is used.
+    resume_at: AtomicUsize,
+}
+
+impl LaneSignal {
+    /// Bytes fetched and not handed out.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::SeqCst)
+    }
+
+    /// Whether no more than `limit` is used; if more, the lane is woken when this changes.
+    pub(super) fn has_room(&self, limit: usize) -> bool {
+        // Stored before the look, so that a release in between is not missed.
+        self.resume_at.store(limit, Ordering::SeqCst);
+        self.used() <= limit
+    }
+}
+
+/// A share of a lane's budget, given back on drop.
+#[derive(Debug)]
+pub(super) struct Lease {
+    signal: Arc<LaneSignal>,
+    bytes: usize,
+}
+
+impl Lease {
+    pub(super) fn take(signal: &Arc<LaneSignal>, bytes: usize) -> Self {
+        signal.used.fetch_add(bytes, Ordering::SeqCst);
+        Self { signal: signal.clone(), bytes }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let before = self.signal.used.fetch_sub(self.bytes, Ordering::SeqCst);
+        let resume_at = self.signal.resume_at.load(Ordering::SeqCst);
+        if before > resume_at && before - self.bytes <= resume_at {
+            self.signal.wake.notify_one();
+        }
+    }
+}
+
+/// How batches are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decoding {
+    /// `check.crcs`.
+    pub(super) check_crcs: bool,
+    /// Bytes one batch may decompress to.
+    pub(super) limit: DecompressLimit,
+}
+
+/// The records of one partition in one answer, read as far as `next`.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    /// The partition.
+    pub(super) at: TopicPartition,
+    /// Version of the position they were asked for.
+    pub(super) version: Version,
+    /// Offset of the next record to hand out; those before it are skipped.
+    next: i64,
+    bytes: usize,
+    batches: Batches,
+    open: Option<Open>,
+    aborted: Option<Aborted>,
+    lease: Option<Lease>,
+}
+
+/// The batch being read.
+#[derive(Debug)]
+struct Open {
+    records: BatchRecords,
+    base_offset: i64,
+    last_offset: i64,
+}
+
+impl Cursor {
+    /// `records` are those from `first` on; a batch may begin before it. `aborted` is there when only committed
+    /// records are wanted.
+    pub(super) fn new(
+        at: TopicPartition,
+        version: Version,
+        first: i64,
+        records: Bytes,
+        aborted: Option<Vec<AbortedTransaction>>,
+        lease: Lease,
+    ) -> Self {
+        Self {
+            at,
+            version,
+            next: first,
+            bytes: records.len(),
+            batches: records::batches(records),
+            open: None,
+            aborted: aborted.map(Aborted::new),
+            lease: Some(lease),
+        }
+    }
+
+    /// Offset of the next record to hand out.
+    pub(super) fn next_offset(&self) -> i64 {
+        self.next
+    }
+
+    /// Bytes of the answer it stands for.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives its share of the lane's budget back early.
+    pub(super) fn release(&mut self) {
+        self.lease = None;
+    }
+
+    /// Appends records to `out` until it holds `max`. `false` says that the cursor is exhausted. After an error
+    /// the cursor is of no more use.
+    pub(super) fn fill(
+        &mut self,
+        out: &mut Vec<ConsumerRecord>,
+        max: usize,
+        decoding: &Decoding,
+    ) -> Result<bool, Error> {
+        while out.len() < max {
+            match self.next_record(decoding)? {
+                Some(record) => out.push(record),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next record, `None` when the cursor is exhausted. After an error it is of no more use.
+    #[inline]
+    pub(super) fn next_record(
+        &mut self,
+        decoding: &Decoding,
+    ) -> Result<Option<ConsumerRecord>, Error> {
+        loop {
+            if self.open.is_none() && !self.open_next(decoding)? {
+                return Ok(None);
+            }
+            let Some(open) = &mut self.open else { return Ok(None) };
+            match open.records.next() {
+                Some(Ok(record)) if record.offset < self.next => {}
+                Some(Ok(record)) => {
+                    self.next = record.offset + 1;
+                    return Ok(Some(ConsumerRecord {
+                        topic: self.at.topic.clone(),
+                        partition: self.at.partition,
+                        offset: record.offset,
+                        timestamp: record.timestamp,
+                        key: record.key,
+                        value: record.value,
+                        headers: record.headers,
+                    }));
+                }
+                Some(Err(error)) => {
+                    let base = open.base_offset;
+                    return Err(self.damaged(base, &error));
+                }
+                None => {
+                    self.next = self.next.max(open.last_offset + 1);
+                    self.open = None;
+                }
+            }
+        }
+    }
+
+    /// The rest of the current batch or the next one, `None` when there is no more. Its records count as handed
+    /// out.
+    pub(super) fn take_batch(
+        &mut self,
+        decoding: &Decoding,
+    ) -> Result<Option<BatchRecords>, Error> {
+        if self.open.is_none() && !self.open_next(decoding)? {
+            return Ok(None);
+        }
+        let Some(Open { mut records, base_offset, last_offset }) = self.open.take() else {
+            return Ok(None);
+        };
+        // Only after a seek into the middle of a batch.
+        if self.next > base_offset {
+            let mut probe = records.clone();
+            while let Some(Ok(record)) = probe.next_ref()
+                && record.offset < self.next
+            {
+                records = probe.clone();
+            }
+        }
+        self.next = self.next.max(last_offset + 1);
+        Ok(Some(records))
+    }
+
+    /// Opens the next batch with records for the application.
+    fn open_next(&mut self, decoding: &Decoding) -> Result<bool, Error> {
+        loop {
+            let batch = match self.batches.next() {
+                Some(Ok(batch)) => batch,
+                Some(Err(error)) => return Err(self.damaged(self.next, &error)),
+                None => return Ok(false),
+            };
+            let base = batch.header.base_offset;
+            let last_offset = batch.header.last_offset();
+            if last_offset < self.next {
+                continue;
+            }
+            // The checksum does not cover the base offset, and after the last number there is no next position.
+            if last_offset == i64::MAX {
+                let delta = batch.header.last_offset_delta;
+                let error = RecordError::LastOffset { base_offset: base, delta };
+                return Err(self.damaged(self.next, &error));
+            }
+            match self.open_batch(&batch, decoding) {
+                Ok(Some(records)) => {
+                    self.open = Some(Open { records, base_offset: base, last_offset });
+                    return Ok(true);
+                }
+                Ok(None) => self.next = last_offset + 1,
+                Err(error) => return Err(self.damaged(base, &error)),
+            }
+        }
+    }
+
+    /// The batch's records; `None` for markers and for records of an aborted transaction.
+    fn open_batch(
+        &mut self,
+        batch: &Batch,
+        decoding: &Decoding,
+    ) -> Result<Option<BatchRecords>, RecordError> {
+        if decoding.check_crcs {
+            batch.verify_crc()?;
+        }
+        if let Some(aborted) = &mut self.aborted
+            && aborted.hides(batch, decoding)?
+        {
+            return Ok(None);
+        }
+        if batch.header.is_control() {
+            return Ok(None);
+        }
+        batch.records(&decoding.limit).map(Some)
+    }
+
+    fn damaged(&self, offset: i64, error: &RecordError) -> Error {
+        Error::Corrupt {
+            topic: self.at.topic.clone(),
+            partition: self.at.partition,
+            offset,
+            reason: error.to_string().into(),
+        }
+    }
+}
+
+/// Which producers' records are those of an aborted transaction, at the batch being read.
+#[derive(Debug)]
+struct Aborted {
+    /// Transactions that begin further on, by first offset, the next one last.
+    ahead: Vec<AbortedTransaction>,
+    open: BTreeSet<i64>,
+}
+
+impl Aborted {
+    fn new(mut transactions: Vec<AbortedTransaction>) -> Self {
+        transactions.sort_by_key(|t| std::cmp::Reverse(t.first_offset));
+        Self { ahead: transactions, open: BTreeSet::new() }
+    }
+
+    /// Whether the batch's records are aborted. Batches come in the order of the log.
+    fn hides(&mut self, batch: &Batch, decoding: &Decoding) -> Result<bool, RecordError> {
+        let header = &batch.header;
+        while let Some(next) = self.ahead.pop_if(|t| t.first_offset <= header.last_offset()) {
+            self.open.insert(next.producer_id);
+        }
+        if !header.is_transactional() {
+            return Ok(false);
+        }
+        if !header.is_control() {
+            return Ok(self.open.contains(&header.producer_id));
+        }
+        if let Some(record) = batch.records(&decoding.limit)?.next().transpose()? {
+            let marker = ControlRecord::parse(record.key.as_deref(), record.value.as_deref())?;
+            if matches!(marker, ControlRecord::EndTxn { marker: EndTxnMarker::Abort, .. }) {
+                self.open.remove(&header.producer_id);
+            }
+        }
+        Ok(true)
+    }
+}

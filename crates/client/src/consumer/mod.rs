@@ -1,0 +1,538 @@
+//! The consumer: records of partitions of the application's choice, in the order of their logs.
+
+mod cursor;
+mod lane;
+mod lookup;
+mod records;
+mod shared;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+
+use curtail_net::Env;
+use curtail_proto::position::Reset;
+use curtail_wire::records::DecompressLimit;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
+
+use self::{
+    cursor::{Cursor, Decoding},
+    shared::{Next, Shared},
+};
+pub use self::{
+    records::{RecordBatch, Records},
+    stream::{IntoStream, RecordStream},
+};
+use crate::{
+    ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
+    metadata::{AutoCreate, MetadataHandle},
+};
+
+/// Reads records of the partitions assigned to it.
+///
+/// One task for each broker keeps a fetch outstanding within `curtail.prefetch.bytes`, so records are usually here
+/// before they are asked for. Checksums and decompression are done in [`Consumer::poll`], on the caller's task.
+///
+/// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know.
+pub struct Consumer {
+    shared: Arc<Shared>,
+    decoding: Decoding,
+    /// Being read; its position is ahead of what the lock protects.
+    cursor: Option<Cursor>,
+    /// Found after records that were given out first.
+    failure: Option<Error>,
+}
+
+/// The first record of a time or later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetAndTimestamp {
+    /// Its offset.
+    pub offset: i64,
+    /// Its time, in milliseconds since 1970-01-01 UTC.
+    pub timestamp: i64,
+}
+
+/// A partition as [`Consumer::partitions_for`] describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub partition: i32,
+    /// Broker id of the leader, `None` while there is none.
+    pub leader: Option<i32>,
+    /// Leader epoch, `None` where the brokers do not say.
+    pub leader_epoch: Option<i32>,
+}
+
+impl Consumer {
+    /// A consumer with nothing assigned. Nothing is asked of the cluster yet.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(config: ConsumerConfig) -> Result<Self> {
+        Self::with_env(config, &Env::real())
+    }
+
+    /// As [`Consumer::new`], with a network, a clock and randomness of the caller's choice.
+    ///
+    /// # Errors
+    /// If the configuration contradicts itself.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn with_env(config: ConsumerConfig, env: &Env) -> Result<Self> {
+        config.validate()?;
+        let auto_create =
+            if config.allow_auto_create_topics { AutoCreate::Allowed } else { AutoCreate::Never };
+        let metadata = MetadataHandle::start(env, &config.common, auto_create);
+        let decoding = Decoding {
+            check_crcs: config.check_crcs,
+            limit: DecompressLimit { max_bytes: config.max_decompressed_batch },
+        };
+        let shared = Shared::new(config, env.clone(), metadata, Handle::current());
+        Ok(Self { shared, decoding, cursor: None, failure: None })
+    }
+
+    /// Replaces the assignment. Partitions that were assigned before keep their positions; the others begin where
+    /// `auto.offset.reset` says, unless [`Consumer::seek`] follows.
+    pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
+        self.save_position();
+        self.shared.assign(partitions.into_iter().collect());
+        self.drop_stale_cursor();
+    }
+
+    /// What is assigned.
+    pub fn assignment(&self) -> BTreeSet<TopicPartition> {
+        self.shared.state.lock().partitions.keys().cloned().collect()
+    }
+
+    /// Goes on at `offset` of a partition.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if the partition is not assigned or the offset is negative.
+    pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<()> {
+        if offset < 0 {
+            return Err(Error::IllegalState("an offset is never negative"));
+        }
+        let jumped =
+            self.shared.state.lock().jump(partition, |p, versions| p.seek(offset, versions));
+        self.drop_stale_cursor();
+        self.shared.settled.notify_waiters();
+        jumped
+    }
+
+    /// Goes on at the first offset of each of the partitions.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if one of them is not assigned.
+    pub fn seek_to_beginning<'a>(
+        &mut self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    ) -> Result<()> {
+        self.reset(partitions, Reset::Earliest)
+    }
+
+    /// Goes on at the end of each of the partitions.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if one of them is not assigned.
+    pub fn seek_to_end<'a>(
+        &mut self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    ) -> Result<()> {
+        self.reset(partitions, Reset::Latest)
+    }
+
+    /// Goes on at the first record of a time (milliseconds since 1970-01-01 UTC) or later, at the end if there is
+    /// none.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if the partition is not assigned.
+    pub fn seek_to_timestamp(&mut self, partition: &TopicPartition, timestamp: i64) -> Result<()> {
+        self.reset([partition], Reset::Timestamp(timestamp))
+    }
+
+    fn reset<'a>(
+        &mut self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+        to: Reset,
+    ) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        let all = partitions
+            .into_iter()
+            .try_for_each(|at| state.jump(at, |position, versions| position.reset(to, versions)));
+        drop(state);
+        self.drop_stale_cursor();
+        all
+    }
+
+    /// Gives out no records of the partitions, and fetches none, until they are resumed. Unassigned ones are left
+    /// alone.
+    pub fn pause<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
+        self.save_position();
+        let mut state = self.shared.state.lock();
+        for at in partitions {
+            state.set_paused(at, true);
+            if let Some(cursor) = self.cursor.take_if(|cursor| cursor.at == *at) {
+                state.park(cursor, self.shared.config.prefetch_bytes);
+            }
+        }
+    }
+
+    /// Goes on with paused partitions.
+    pub fn resume<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
+        let mut state = self.shared.state.lock();
+        for at in partitions {
+            state.set_paused(at, false);
+        }
+    }
+
+    /// The offset of the next record that [`Consumer::poll`] would give out of a partition. Waits, at most
+    /// `default.api.timeout.ms`, while it is being looked up.
+    ///
+    /// # Errors
+    /// If the partition is not assigned, or its offset cannot be found out in time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn position(&self, partition: &TopicPartition) -> Result<i64> {
+        let limit = self.shared.config.common.default_api_timeout;
+        let deadline = Instant::now() + limit;
+        loop {
+            let mut settled = std::pin::pin!(self.shared.settled.notified());
+            // Registered before the look, so that an answer in between is not missed.
+            settled.as_mut().enable();
+            if let Some(offset) = self.position_now(partition)? {
+                return Ok(offset);
+            }
+            if timeout_at(deadline, settled).await.is_err() {
+                let what = "the position of a partition (default.api.timeout.ms)";
+                return Err(Error::Timeout { what, limit, last: None });
+            }
+        }
+    }
+
+    fn position_now(&self, partition: &TopicPartition) -> Result<Option<i64>> {
+        let state = self.shared.state.lock();
+        let Some(assigned) = state.partitions.get(partition) else {
+            return Err(Error::IllegalState("the partition is not assigned to this consumer"));
+        };
+        let position = &assigned.position;
+        match &self.cursor {
+            Some(cursor) if cursor.at == *partition && cursor.version == position.version() => {
+                Ok(Some(cursor.next_offset()))
+            }
+            _ => Ok(position.consumed()),
+        }
+    }
+
+    /// The end of what was committed when a partition was last fetched; `None` before the first answer.
+    pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
+        self.shared.state.lock().partitions.get(partition)?.high_watermark
+    }
+
+    /// Records that are here, or the first ones that come within `timeout`: at most `max.poll.records`, none when
+    /// the time runs out.
+    ///
+    /// # Errors
+    /// What keeps a partition from being read, such as [`Error::Corrupt`] or [`Error::OffsetOutOfRange`]. Other
+    /// partitions are not affected and polling goes on; the position of the one affected stays where it is, until
+    /// a seek or until it can be read after all. Brokers that cannot be reached are no error here: the consumer
+    /// keeps trying.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a future that is dropped has taken no records.
+    pub async fn poll(&mut self, timeout: Duration) -> Result<Records> {
+        let max = self.shared.config.max_poll_records;
+        let records = self.within(timeout, |consumer, cx| consumer.poll_records(cx, max)).await?;
+        Ok(Records(records.unwrap_or_default()))
+    }
+
+    /// The next batch as it was produced, if one is here or comes within `timeout`: the way to read the most records
+    /// for the least work. All its records count as given out. May be mixed with [`Consumer::poll`].
+    ///
+    /// # Errors
+    /// As [`Consumer::poll`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a future that is dropped has taken no records.
+    pub async fn poll_batch(&mut self, timeout: Duration) -> Result<Option<RecordBatch>> {
+        self.within(timeout, Self::poll_next_batch).await
+    }
+
+    /// The records as a stream that ends with the first error after which there is nothing to come, that is: never
+    /// by itself. Dropping it leaves the consumer with the records that it has not given out.
+    pub fn stream(&mut self) -> RecordStream<'_> {
+        RecordStream::new(self)
+    }
+
+    /// As [`Consumer::stream`], and takes the consumer with it.
+    pub fn into_stream(self) -> IntoStream {
+        IntoStream::new(self)
+    }
+
+    /// The first offset of each partition.
+    ///
+    /// # Errors
+    /// If a partition does not exist, or its leader does not answer within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn beginning_offsets(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, i64>> {
+        self.offsets(partitions, lookup::EARLIEST).await
+    }
+
+    /// The end of each partition, where its next record will be: the high watermark, or with
+    /// `isolation.level=read_committed` the last stable offset.
+    ///
+    /// # Errors
+    /// As [`Consumer::beginning_offsets`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn end_offsets(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, i64>> {
+        self.offsets(partitions, lookup::LATEST).await
+    }
+
+    async fn offsets(
+        &self,
+        partitions: &[TopicPartition],
+        timestamp: i64,
+    ) -> Result<BTreeMap<TopicPartition, i64>> {
+        let wanted = partitions.iter().map(|at| (at.clone(), timestamp)).collect();
+        let found = lookup::ask_all(&self.shared, wanted).await?;
+        Ok(found.into_iter().map(|(at, found)| (at, found.offset)).collect())
+    }
+
+    /// For each partition the first record of the time given (milliseconds since 1970-01-01 UTC) or later; `None`
+    /// where there is none.
+    ///
+    /// # Errors
+    /// As [`Consumer::beginning_offsets`]; and [`Error::IllegalState`] for a negative time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn offsets_for_times(
+        &self,
+        times: impl IntoIterator<Item = (TopicPartition, i64)>,
+    ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>> {
+        let wanted: BTreeMap<TopicPartition, i64> = times.into_iter().collect();
+        if wanted.values().any(|time| *time < 0) {
+            return Err(Error::IllegalState("a time to look up is never negative"));
+        }
+        let found = lookup::ask_all(&self.shared, wanted).await?;
+        let found = found.into_iter().map(|(at, found)| {
+            let record = OffsetAndTimestamp { offset: found.offset, timestamp: found.timestamp };
+            (at, (found.offset >= 0).then_some(record))
+        });
+        Ok(found.collect())
+    }
+
+    /// Connects to one of the bootstrap servers, to fail early and clearly where none can be used.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when one round over the bootstrap servers found none.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(&self) -> Result<()> {
+        self.shared.metadata.connect_any().await.map(drop)
+    }
+
+    /// The partitions of a topic.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`] or [`Error::Unreachable`] after `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
+        let deadline = Instant::now() + self.shared.config.common.default_api_timeout;
+        let topic = self.shared.metadata.topic(topic, deadline).await?;
+        let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
+            topic: topic.name.clone(),
+            partition: index as i32,
+            leader: (leader.id >= 0).then_some(leader.id),
+            leader_epoch: (leader.epoch >= 0).then_some(leader.epoch),
+        };
+        Ok(topic.leaders.iter().enumerate().map(describe).collect())
+    }
+
+    /// Ends the consumer and frees its fetch sessions on the brokers, as far as they answer within
+    /// `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the tasks end all the same.
+    pub async fn close(self) {
+        let limit = self.shared.config.common.default_api_timeout;
+        let tasks = self.shared.state.lock().close();
+        let farewell = async {
+            for task in tasks {
+                // A lane that panicked has nothing left to close.
+                let _ = task.await;
+            }
+        };
+        let _ = timeout(limit, farewell).await;
+    }
+
+    /// Runs `step` until it is ready or the time is up. What is here is taken without setting a timer.
+    async fn within<T>(
+        &mut self,
+        timeout: Duration,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now() + timeout;
+        tokio::select! {
+            biased;
+            result = poll_fn(|cx| {
+                // An application that always finds records must not keep the lanes from running.
+                let proceed = ready!(tokio::task::coop::poll_proceed(cx));
+                let result = step(self, cx);
+                if result.is_ready() {
+                    proceed.made_progress();
+                }
+                result
+            }) => result.map(Some),
+            () = sleep_until(deadline) => Ok(None),
+        }
+    }
+
+    /// Up to `max` records that are here, without waiting; at least one when ready.
+    fn poll_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
+        let mut out = Vec::new();
+        loop {
+            if !self.advance(out.is_empty(), out.is_empty().then_some(cx.waker()))? {
+                break;
+            }
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.fill(&mut out, max, &self.decoding) {
+                Ok(true) => break,
+                Ok(false) => self.finish_cursor(),
+                Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),
+                Err(error) => {
+                    // What comes before the damage is given out first.
+                    self.failure = Some(self.damaged(error));
+                    break;
+                }
+            }
+        }
+        self.save_position();
+        if out.is_empty() { Poll::Pending } else { Poll::Ready(Ok(out)) }
+    }
+
+    /// One record. The position is told when the cursor is exhausted or somebody asks for it.
+    fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
+        while self.advance(true, Some(cx.waker()))? {
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.next_record(&self.decoding) {
+                Ok(Some(record)) => return Poll::Ready(Ok(record)),
+                Ok(None) => self.finish_cursor(),
+                Err(error) => return Poll::Ready(Err(self.damaged(error))),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn poll_next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordBatch>> {
+        while self.advance(true, Some(cx.waker()))? {
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.take_batch(&self.decoding) {
+                Ok(Some(records)) => {
+                    let (topic, partition) = (cursor.at.topic.clone(), cursor.at.partition);
+                    return Poll::Ready(Ok(RecordBatch { topic, partition, records }));
+                }
+                Ok(None) => self.finish_cursor(),
+                Err(error) => return Poll::Ready(Err(self.damaged(error))),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Makes sure that there is a cursor. `false`: there is nothing, and the waker, if given, is kept.
+    fn advance(&mut self, failures: bool, waker: Option<&Waker>) -> Result<bool> {
+        if failures && let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        if self.cursor.is_some() {
+            return Ok(true);
+        }
+        match self.shared.next(failures, waker) {
+            Next::Cursor(cursor) => {
+                self.cursor = Some(cursor);
+                Ok(true)
+            }
+            Next::Failure(error) => Err(error),
+            Next::Nothing => Ok(false),
+        }
+    }
+
+    /// Tells the shared state how far the application was given records.
+    fn save_position(&mut self) {
+        let Some(cursor) = &self.cursor else { return };
+        let mut state = self.shared.state.lock();
+        if let Some(assigned) = state.partitions.get_mut(&cursor.at) {
+            assigned.position.on_consumed(cursor.version, cursor.next_offset());
+        }
+    }
+
+    fn finish_cursor(&mut self) {
+        self.save_position();
+        self.cursor = None;
+    }
+
+    /// Has the rest of the cursor fetched again.
+    fn give_up_cursor(&mut self) {
+        self.save_position();
+        let Some(cursor) = self.cursor.take() else { return };
+        let mut state = self.shared.state.lock();
+        self.shared.fetch_again(&mut state, &cursor.at);
+    }
+
+    fn damaged(&mut self, error: Error) -> Error {
+        self.give_up_cursor();
+        error
+    }
+
+    /// Drops the cursor if its partition has jumped or left.
+    fn drop_stale_cursor(&mut self) {
+        let state = self.shared.state.lock();
+        self.cursor.take_if(|cursor| {
+            let assigned = state.partitions.get(&cursor.at);
+            assigned.is_none_or(|assigned| assigned.position.version() != cursor.version)
+        });
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        // The lanes end by themselves; nobody waits for them.
+        drop(self.shared.state.lock().close());
+        self.shared.settled.notify_waiters();
+    }
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("assignment", &self.assignment()).finish_non_exhaustive()
+    }
+}

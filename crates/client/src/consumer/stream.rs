@@ -1,0 +1,63 @@
+//! The consumer as a stream of records.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::Stream;
+
+use super::Consumer;
+use crate::{ConsumerRecord, Result};
+
+/// See [`Consumer::stream`].
+#[derive(Debug)]
+pub struct RecordStream<'a> {
+    consumer: &'a mut Consumer,
+}
+
+/// See [`Consumer::into_stream`].
+#[derive(Debug)]
+pub struct IntoStream {
+    consumer: Consumer,
+}
+
+impl<'a> RecordStream<'a> {
+    pub(super) fn new(consumer: &'a mut Consumer) -> Self {
+        Self { consumer }
+    }
+}
+
+impl IntoStream {
+    pub(super) fn new(consumer: Consumer) -> Self {
+        Self { consumer }
+    }
+
+    /// Gives the consumer back, with the records that were not given out.
+    pub fn into_inner(self) -> Consumer {
+        self.consumer
+    }
+}
+
+impl Stream for RecordStream<'_> {
+    type Item = Result<ConsumerRecord>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        poll_one(self.get_mut().consumer, cx)
+    }
+}
+
+impl Stream for IntoStream {
+    type Item = Result<ConsumerRecord>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        poll_one(&mut self.get_mut().consumer, cx)
+    }
+}
+
+fn poll_one(consumer: &mut Consumer, cx: &mut Context<'_>) -> Poll<Option<Result<ConsumerRecord>>> {
+    let proceed = ready!(tokio::task::coop::poll_proceed(cx));
+    let one = ready!(consumer.poll_one(cx));
+    proceed.made_progress();
+    Poll::Ready(Some(one))
+}

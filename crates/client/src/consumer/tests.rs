@@ -1,0 +1,227 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use curtail_proto::position::Versions;
+use curtail_wire::{
+    fetch::AbortedTransaction,
+    records::{
+        BatchBuilder, Codec, Compression, EndTxnMarker, ProducerStamp, RecordData,
+        encode_end_txn_marker, set_base_offset_and_epoch, stamp,
+    },
+};
+
+use super::{
+    cursor::{Cursor, Decoding, LaneSignal, Lease},
+    *,
+};
+
+const TRANSACTIONAL: i16 = 1 << 4;
+
+fn decoding() -> Decoding {
+    Decoding { check_crcs: true, limit: DecompressLimit { max_bytes: 10_000 } }
+}
+
+/// A batch of records with their offsets as values.
+fn batch(base: i64, count: i64, codec: Codec) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(Vec::new());
+    for n in 0..count {
+        let value = (base + n).to_string();
+        builder.append(&RecordData {
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+            timestamp: 1,
+        });
+    }
+    let mut bytes = builder.seal(&Compression { codec, level: None }, &mut Vec::new()).unwrap();
+    let nobody = ProducerStamp { producer_id: -1, producer_epoch: -1, base_sequence: -1 };
+    stamp(&mut bytes, nobody);
+    set_base_offset_and_epoch(&mut bytes, base, 0);
+    bytes
+}
+
+/// The same as part of a transaction of `producer`.
+fn in_transaction(producer_id: i64, base: i64, count: i64) -> Vec<u8> {
+    let mut bytes = batch(base, count, Codec::None);
+    bytes[21..23].copy_from_slice(&TRANSACTIONAL.to_be_bytes());
+    stamp(&mut bytes, ProducerStamp { producer_id, producer_epoch: 0, base_sequence: 0 });
+    bytes
+}
+
+fn marker(kind: EndTxnMarker, producer_id: i64, at: i64) -> Vec<u8> {
+    let mut bytes = encode_end_txn_marker(kind, producer_id, 0, 0, 1).unwrap();
+    set_base_offset_and_epoch(&mut bytes, at, 0);
+    bytes
+}
+
+fn cursor(first: i64, parts: &[Vec<u8>], aborted: Option<Vec<(i64, i64)>>) -> Cursor {
+    let records = Bytes::from(parts.concat());
+    let aborted = aborted.map(|list| {
+        let of = |(producer_id, first_offset)| AbortedTransaction { producer_id, first_offset };
+        list.into_iter().map(of).collect()
+    });
+    let version = Versions::default().next_version();
+    let lease = Lease::take(&Arc::new(LaneSignal::default()), records.len());
+    Cursor::new(TopicPartition::new("t", 0), version, first, records, aborted, lease)
+}
+
+/// Offsets of everything the cursor gives, each checked against the value.
+fn drain(cursor: &mut Cursor) -> Result<Vec<i64>> {
+    let mut offsets = Vec::new();
+    while let Some(record) = cursor.next_record(&decoding())? {
+        assert_eq!(record.value().unwrap(), record.offset().to_string().as_bytes());
+        offsets.push(record.offset());
+    }
+    Ok(offsets)
+}
+
+#[test]
+fn a_batch_may_begin_before_the_offset_asked_for() {
+    let parts = [batch(0, 10, Codec::Zstd), batch(10, 3, Codec::None)];
+    let mut cursor = cursor(7, &parts, None);
+    assert_eq!(drain(&mut cursor).unwrap(), (7..13).collect::<Vec<_>>());
+    assert_eq!(cursor.next_offset(), 13);
+}
+
+#[test]
+fn a_cut_last_batch_is_left_for_the_next_fetch() {
+    let mut cut = batch(10, 3, Codec::None);
+    cut.truncate(cut.len() - 1);
+    let mut cursor = cursor(0, &[batch(0, 10, Codec::None), cut], None);
+    assert_eq!(drain(&mut cursor).unwrap().len(), 10);
+    assert_eq!(cursor.next_offset(), 10);
+}
+
+#[test]
+fn filling_stops_at_the_maximum_and_goes_on() {
+    let mut cursor = cursor(0, &[batch(0, 5, Codec::None), batch(5, 5, Codec::None)], None);
+    let mut out = Vec::new();
+    assert!(cursor.fill(&mut out, 3, &decoding()).unwrap());
+    assert_eq!((out.len(), cursor.next_offset()), (3, 3));
+    assert!(!cursor.fill(&mut out, 100, &decoding()).unwrap());
+    let offsets: Vec<i64> = out.iter().map(ConsumerRecord::offset).collect();
+    assert_eq!(offsets, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_rest_of_a_batch_can_be_taken_whole() {
+    let mut cursor = cursor(2, &[batch(0, 5, Codec::Lz4)], None);
+    assert_eq!(cursor.next_record(&decoding()).unwrap().unwrap().offset(), 2);
+    let mut rest = cursor.take_batch(&decoding()).unwrap().unwrap();
+    let mut offsets = Vec::new();
+    while let Some(record) = rest.next_ref() {
+        offsets.push(record.unwrap().offset);
+    }
+    assert_eq!(offsets, [3, 4]);
+    assert_eq!(cursor.next_offset(), 5);
+    assert!(cursor.take_batch(&decoding()).unwrap().is_none());
+}
+
+#[test]
+fn damage_is_named_and_what_precedes_it_is_given_out() {
+    let mut damaged = batch(5, 5, Codec::None);
+    let at = damaged.len() - 2;
+    damaged[at] ^= 1;
+    let parts = [batch(0, 5, Codec::None), damaged];
+    let mut first = cursor(0, &parts, None);
+    let mut out = Vec::new();
+    let error = first.fill(&mut out, 100, &decoding()).unwrap_err();
+    assert_eq!((out.len(), first.next_offset()), (5, 5), "the position stays before the damage");
+    assert!(matches!(error, Error::Corrupt { offset: 5, partition: 0, .. }), "{error}");
+    // Who does not check sees what is there.
+    let mut second = cursor(0, &parts, None);
+    let trusting = Decoding { check_crcs: false, ..decoding() };
+    assert!(!second.fill(&mut out, 100, &trusting).unwrap());
+}
+
+#[test]
+fn a_batch_that_grows_beyond_the_limit_is_refused() {
+    let mut builder = BatchBuilder::new(Vec::new());
+    let value = vec![b'x'; 20_000];
+    let data = RecordData { key: None, value: Some(&value), headers: &[], timestamp: 1 };
+    builder.append(&data);
+    let compression = Compression { codec: Codec::Gzip, level: None };
+    let mut bytes = builder.seal(&compression, &mut Vec::new()).unwrap();
+    stamp(&mut bytes, ProducerStamp { producer_id: -1, producer_epoch: -1, base_sequence: -1 });
+    let error = cursor(0, &[bytes], None).next_record(&decoding()).unwrap_err();
+    assert!(error.to_string().contains("limit of 10000"), "{error}");
+}
+
+#[test]
+fn markers_are_never_shown() {
+    let parts = [
+        in_transaction(1, 0, 2),
+        marker(EndTxnMarker::Commit, 1, 2),
+        batch(3, 1, Codec::None),
+        marker(EndTxnMarker::Abort, 9, 4),
+    ];
+    for aborted in [None, Some(vec![])] {
+        let mut cursor = cursor(0, &parts, aborted);
+        assert_eq!(drain(&mut cursor).unwrap(), [0, 1, 3]);
+        assert_eq!(cursor.next_offset(), 5, "a marker at the end is passed, too");
+    }
+}
+
+#[test]
+fn aborted_records_are_shown_only_to_who_reads_uncommitted() {
+    // Two producers interleave; one aborts, begins again and commits.
+    let parts = [
+        in_transaction(1, 0, 2),
+        in_transaction(2, 2, 2),
+        batch(4, 1, Codec::None),
+        in_transaction(1, 5, 1),
+        marker(EndTxnMarker::Abort, 1, 6),
+        in_transaction(1, 7, 1),
+        marker(EndTxnMarker::Commit, 2, 8),
+        marker(EndTxnMarker::Commit, 1, 9),
+    ];
+    let committed = drain(&mut cursor(0, &parts, Some(vec![(1, 0)]))).unwrap();
+    assert_eq!(committed, [2, 3, 4, 7]);
+    let everything = drain(&mut cursor(0, &parts, None)).unwrap();
+    assert_eq!(everything, [0, 1, 2, 3, 4, 5, 7]);
+    // A reader that begins inside the aborted transaction is told of it as well.
+    let late = drain(&mut cursor(5, &parts[3..], Some(vec![(1, 0)]))).unwrap();
+    assert_eq!(late, [7]);
+    // Transactions are told in any order.
+    let parts = [
+        in_transaction(1, 0, 1),
+        marker(EndTxnMarker::Abort, 1, 1),
+        in_transaction(2, 2, 1),
+        marker(EndTxnMarker::Abort, 2, 3),
+        batch(4, 1, Codec::None),
+    ];
+    assert_eq!(drain(&mut cursor(0, &parts, Some(vec![(2, 2), (1, 0)]))).unwrap(), [4]);
+}
+
+/// Consumers, and what they are waited for with, go to other threads.
+#[test]
+fn everything_is_send() {
+    fn send<T: Send>(_: impl Fn() -> T) {}
+    fn polling(consumer: &mut Consumer) -> impl Future + Send {
+        consumer.poll(Duration::ZERO)
+    }
+    fn asking(consumer: &Consumer) -> impl Future + Send {
+        consumer.end_offsets(&[])
+    }
+    fn closing(consumer: Consumer) -> impl Future + Send {
+        consumer.close()
+    }
+    let _ = (polling, asking, closing);
+    send(|| -> Consumer { unreachable!("never called") });
+    send(|| -> IntoStream { unreachable!("never called") });
+}
+
+#[test]
+fn a_lane_is_woken_when_there_is_room_again() {
+    let signal = Arc::new(LaneSignal::default());
+    let (first, second) = (Lease::take(&signal, 60), Lease::take(&signal, 50));
+    assert!(!signal.has_room(50));
+    let mut woken = std::pin::pin!(signal.wake.notified());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(woken.as_mut().poll(&mut cx).is_pending());
+    drop(second);
+    assert!(woken.as_mut().poll(&mut cx).is_pending(), "60 is still more than 50");
+    drop(first);
+    assert!(woken.as_mut().poll(&mut cx).is_ready());
+    assert!(signal.has_room(50));
+}

@@ -1,0 +1,194 @@
+//! What can go wrong, each with what to do about it.
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_wire::ErrorCode;
+
+/// An error of the client. Cheap to clone: one error answers every record of a batch.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A property or builder value that cannot be used.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// No broker could be reached.
+    #[error("cannot reach the cluster at {bootstrap}: {reason}")]
+    Unreachable {
+        /// `bootstrap.servers`.
+        bootstrap: Arc<str>,
+        /// What the last broker tried said.
+        reason: Arc<str>,
+    },
+    /// A connection was lost or could not be used.
+    #[error("connection to {broker}: {reason}")]
+    Connection {
+        /// Address or id of the broker.
+        broker: Arc<str>,
+        /// What happened.
+        reason: Arc<str>,
+    },
+    /// The peer does not speak the Kafka protocol, or breaks it.
+    #[error("{broker} broke the Kafka protocol: {reason}")]
+    Protocol {
+        /// Address or id of the broker.
+        broker: Arc<str>,
+        /// What was wrong.
+        reason: Arc<str>,
+    },
+    /// The broker speaks no version of a request that this client speaks.
+    #[error("{0}")]
+    UnsupportedVersion(Arc<str>),
+    /// The topic does not exist, or not yet.
+    #[error(
+        "topic '{0}' does not exist; create it, or let the brokers do so (auto.create.topics.enable)"
+    )]
+    UnknownTopic(Arc<str>),
+    /// The topic has no such partition.
+    #[error("topic '{topic}' has {partitions} partitions, there is no partition {partition}")]
+    UnknownPartition {
+        /// Topic.
+        topic: Arc<str>,
+        /// Partition asked for.
+        partition: i32,
+        /// Partitions there are.
+        partitions: usize,
+    },
+    /// The record is larger than the producer may send.
+    #[error("record of {size} bytes is larger than max.request.size={limit}")]
+    RecordTooLarge {
+        /// Encoded size of the record in a batch of its own.
+        size: usize,
+        /// `max.request.size`.
+        limit: usize,
+    },
+    /// `buffer.memory` stayed full for `max.block.ms`, or is full now in a call that does not wait.
+    #[error(
+        "buffer.memory is full and stayed full for {waited:?}; the brokers take records more slowly than they are sent"
+    )]
+    BufferFull {
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// A wait with a limit of its own ended without a result.
+    #[error("{what} took longer than {limit:?}{}", .last.as_ref().map(|e| format!(" (last error: {e})")).unwrap_or_default())]
+    Timeout {
+        /// What was waited for, and the setting that limits it.
+        what: &'static str,
+        /// The limit.
+        limit: Duration,
+        /// The last error seen meanwhile.
+        last: Option<Arc<Error>>,
+    },
+    /// A broker answered with an error.
+    #[error("{what}: {code}{}", .message.as_ref().map(|m| format!(": {m}")).unwrap_or_default())]
+    Broker {
+        /// The topic and partition, or the operation, that it concerns.
+        what: Arc<str>,
+        /// Kafka's error code.
+        code: ErrorCode,
+        /// The broker's own words.
+        message: Option<Arc<str>>,
+    },
+    /// A record was not acknowledged.
+    #[error("{topic}-{partition}: not acknowledged ({}): {cause}", if *.may_have_been_written { "may have been written" } else { "not written" })]
+    NotAcknowledged {
+        /// Topic.
+        topic: Arc<str>,
+        /// Partition.
+        partition: i32,
+        /// Whether the record may be in the log all the same. `false` means that it certainly is not.
+        may_have_been_written: bool,
+        /// Why.
+        cause: Arc<Error>,
+    },
+    /// Fetched bytes are damaged.
+    #[error("{topic}-{partition} at offset {offset}: {reason}")]
+    Corrupt {
+        /// Topic.
+        topic: Arc<str>,
+        /// Partition.
+        partition: i32,
+        /// Where the damaged batch begins.
+        offset: i64,
+        /// What is wrong with it.
+        reason: Arc<str>,
+    },
+    /// The position is outside the log and `auto.offset.reset` is `none`.
+    #[error("{topic}-{partition}: offset {offset} is out of range and auto.offset.reset is none")]
+    OffsetOutOfRange {
+        /// Topic.
+        topic: Arc<str>,
+        /// Partition.
+        partition: i32,
+        /// The position.
+        offset: i64,
+    },
+    /// The call does not fit the state of the client.
+    #[error("{0}")]
+    IllegalState(&'static str),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+/// A property that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// There is no such property.
+    #[error("unknown property '{name}'{}", .nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// The nearest known name, if one is near.
+        nearest: Option<&'static str>,
+    },
+    /// The value does not fit the property.
+    #[error("{name}={value}: {reason}")]
+    Invalid {
+        /// Property.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What it should be.
+        reason: String,
+    },
+    /// Two properties contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+    /// A property that has no default is missing.
+    #[error("{0} is required")]
+    Missing(&'static str),
+    /// A property of the Java client that has no meaning here. The value is left out: it may be a secret.
+    #[error("{name} is not supported: {why}")]
+    NotSupported {
+        /// Property.
+        name: String,
+        /// What stands in the way, and what to do.
+        why: &'static str,
+    },
+    /// A file of properties cannot be read.
+    #[error("cannot read properties from {path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A result with the client's [`enum@Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Brokers may send anything as a message: of that, one line of a length that a log can bear.
+pub(crate) fn one_line(message: &str) -> String {
+    const LONGEST: usize = 500;
+    let words = message.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut line = words.join(" ");
+    if let Some((end, _)) = line.char_indices().nth(LONGEST) {
+        line.truncate(end);
+        line.push('\u{2026}');
+    }
+    line
+}

@@ -1,0 +1,78 @@
+//! An Apache Kafka client built for the latency tail.
+//!
+//! [`Producer`] sends records in batches, idempotently and in order; [`Consumer`] reads assigned partitions, fetching
+//! ahead within a byte budget; [`Admin`] manages topics. Settings have Kafka's names, units and defaults, as typed
+//! fields or as properties.
+//!
+//! Everything runs on the caller's tokio runtime, current-thread or multi-thread. One slow broker slows only its own
+//! partitions: each has its own connections, and control traffic never queues behind data.
+//!
+//! # Quick start
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use curtail::{Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition};
+//!
+//! # async fn quick_start() -> curtail::Result<()> {
+//! let producer = Producer::new(ProducerConfig::new("localhost:9092"))?;
+//! let delivery = producer.send(Record::to("payments").key("account-7").value("42.00")).await?;
+//! let written = delivery.await?;
+//! println!("partition {} offset {:?}", written.partition, written.offset);
+//! producer.close().await?;
+//!
+//! let mut consumer = Consumer::new(ConsumerConfig::new("localhost:9092"))?;
+//! let partition = TopicPartition::new("payments", written.partition);
+//! consumer.assign([partition.clone()]);
+//! consumer.seek_to_beginning([&partition])?;
+//! for record in consumer.poll(Duration::from_secs(1)).await? {
+//!     println!("{} {:?}", record.offset(), record.value());
+//! }
+//! consumer.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Properties
+//!
+//! ```
+//! # use curtail::ProducerConfig;
+//! let config = ProducerConfig::from_properties([
+//!     ("bootstrap.servers", "localhost:9092"),
+//!     ("linger.ms", "0"),
+//!     ("compression.type", "lz4"),
+//! ])?;
+//! let error = ProducerConfig::from_properties([("linger.mss", "5")]).unwrap_err();
+//! assert_eq!(error.to_string(), "unknown property 'linger.mss'; did you mean 'linger.ms'?");
+//! # Ok::<(), curtail::ConfigError>(())
+//! ```
+
+mod admin;
+mod config;
+mod conn;
+mod consumer;
+mod error;
+mod metadata;
+mod producer;
+mod record;
+
+pub use admin::{
+    Admin, BrokerDescription, ClusterDescription, Each, NewTopic, PartitionDescription,
+    TopicDescription, TopicListing,
+};
+pub use config::{
+    Acks, AdminConfig, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES, OffsetReset,
+    ProducerConfig, load_properties, parse_properties,
+};
+pub use consumer::{
+    Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, RecordBatch, RecordStream, Records,
+};
+pub use curtail_net::Env;
+pub use curtail_wire::{
+    ErrorCode,
+    compression::{Codec, Compression},
+    fetch::IsolationLevel,
+    records::{HeaderIter, RecordRef},
+};
+pub use error::{ConfigError, Error, Result};
+pub use producer::{Delivery, Producer, Timing};
+pub use record::{ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};

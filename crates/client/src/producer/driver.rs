@@ -1,0 +1,239 @@
+//! The task of one lane: connects, reads answers, writes what is ready, keeps the deadlines.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::{Arc, Weak},
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use curtail_net::{ReadSide, Socket};
+use curtail_proto::backoff::Backoff;
+use curtail_wire::{
+    ApiKey,
+    frame::FrameSplitter,
+    header,
+    produce::{self, ProduceResponse},
+};
+use tokio::{
+    io::AsyncReadExt as _,
+    time::{Instant, Sleep, sleep, sleep_until},
+};
+
+use super::{
+    lane::{Lane, Link, Pumped, Up},
+    settle,
+    shared::{Shared, address_of},
+};
+use crate::{
+    Error, Result,
+    conn::{Connection, Parts, READ_HINT, connection_error, frame_error, protocol_error},
+};
+
+/// Answers handled before other tasks get a turn.
+const ANSWERS_A_TURN: usize = 32;
+
+/// Drives a lane until its producer is gone.
+pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
+    let mut failures = 0;
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        match connect(&lane, &strong).await {
+            Ok(mut session) => {
+                strong.progress.notify_waiters();
+                let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
+                tracing::debug!(broker = lane.broker, %error, "produce connection lost");
+                settle::connection_lost(&strong, lane.take_down(), &error);
+                give_up_late(&lane, &strong, &error);
+                // A connection that has worked is replaced at once. A broker that only shakes hands is not called
+                // without a pause.
+                failures = if session.proven { 0 } else { failures + 1 };
+            }
+            Err(error) => {
+                tracing::debug!(broker = lane.broker, %error, "cannot connect");
+                failures += 1;
+                give_up_late(&lane, &strong, &error);
+            }
+        }
+        if failures > 0 {
+            let common = &strong.config.common;
+            let backoff =
+                Backoff { initial: common.reconnect_backoff, max: common.reconnect_backoff_max };
+            let pause = backoff.after(failures, strong.env.entropy.unit());
+            drop(strong);
+            sleep(pause).await;
+        }
+    }
+}
+
+/// While there is no connection: fails what has waited too long, and has the leaders looked up for the rest.
+fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
+    for partition in lane.waiting() {
+        shared.expire(&partition, Some(error));
+        shared.metadata.request_refresh(Some(&partition.topic));
+    }
+    // The next connection may take longer to open than what waits for it has.
+    shared.stranded.notify_one();
+}
+
+async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
+    let Some((host, port)) = address_of(shared, lane.broker) else {
+        return Err(connection_error(
+            &format!("broker {}", lane.broker).into(),
+            "its address is not known",
+        ));
+    };
+    let connection = Connection::open(&shared.env, &shared.config.common, &host, port).await?;
+    let version = connection.negotiate(ApiKey::PRODUCE, produce::VERSIONS)?;
+    let Parts { socket, splitter, peer, .. } = connection.into_parts();
+    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version)));
+    let timer = Box::pin(sleep_until(Instant::now()));
+    Ok(Session { socket, splitter, peer, version, proven: false, timer })
+}
+
+/// The reading side of an open connection, and its timer.
+struct Session {
+    socket: Arc<dyn Socket>,
+    splitter: FrameSplitter,
+    peer: Arc<str>,
+    version: i16,
+    /// Whether the broker has answered a request.
+    proven: bool,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Session {
+    /// Runs until the connection cannot be used any more; the error says why.
+    fn poll(&mut self, cx: &mut Context<'_>, lane: &Arc<Lane>, shared: &Shared) -> Poll<Error> {
+        // Registered before anything is looked at: what is submitted from here on wakes this task again.
+        lane.register(cx.waker());
+        loop {
+            if let Err(error) = self.poll_answers(cx, lane, shared) {
+                return Poll::Ready(error);
+            }
+            if let Err(error) = self.poll_writes(cx, lane, shared) {
+                return Poll::Ready(connection_error(&self.peer, error));
+            }
+            match ready!(self.poll_deadlines(cx, lane, shared)) {
+                Ok(()) => {}
+                Err(error) => return Poll::Ready(error),
+            }
+        }
+    }
+
+    fn poll_answers(&mut self, cx: &mut Context<'_>, lane: &Lane, shared: &Shared) -> Result<()> {
+        for _ in 0..ANSWERS_A_TURN {
+            if let Some(frame) =
+                self.splitter.next_frame().map_err(|e| frame_error(&self.peer, e))?
+            {
+                self.answer(&frame, lane, shared)?;
+                continue;
+            }
+            let mut side = ReadSide(&*self.socket);
+            let spare = self.splitter.spare(READ_HINT);
+            match pin!(side.read_buf(spare)).poll(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => {
+                    return Err(connection_error(&self.peer, "closed by the broker"));
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(e)) => return Err(connection_error(&self.peer, e)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    fn answer(&mut self, frame: &Bytes, lane: &Lane, shared: &Shared) -> Result<()> {
+        let broken = |reason: String| protocol_error(&self.peer, reason);
+        let id = header::correlation_id(frame).map_err(|e| broken(e.to_string()))?;
+        let request = match &mut *lane.link() {
+            Link::Up(up) => {
+                let request = up.in_flight.answered(id).map_err(|e| broken(e.to_string()))?;
+                let now = Instant::now().into_std();
+                up.pipelining.answered(request.written.into_std(), request.ahead, now);
+                request
+            }
+            Link::Down => return Err(Error::Closed),
+        };
+        let answer = header::response_body(frame, ApiKey::PRODUCE, self.version)
+            .and_then(|body| ProduceResponse::decode(self.version, &body));
+        match answer {
+            Ok(answer) => {
+                self.proven = true;
+                settle::answered(shared, request, &answer);
+                Ok(())
+            }
+            Err(error) => {
+                let error = broken(error.to_string());
+                settle::connection_lost(shared, vec![request], &error);
+                Err(error)
+            }
+        }
+    }
+
+    fn poll_writes(
+        &self,
+        cx: &mut Context<'_>,
+        lane: &Arc<Lane>,
+        shared: &Shared,
+    ) -> std::io::Result<()> {
+        loop {
+            let mut link = lane.link();
+            let Link::Up(up) = &mut *link else { return Ok(()) };
+            if lane.pump(up, shared)? == Pumped::Done {
+                return Ok(());
+            }
+            drop(link);
+            match self.socket.poll_write_ready(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(ready) => ready?,
+            }
+        }
+    }
+
+    /// Ready when a deadline has passed: with an error if it was a request's, and otherwise because a partition
+    /// is due.
+    fn poll_deadlines(
+        &mut self,
+        cx: &mut Context<'_>,
+        lane: &Arc<Lane>,
+        shared: &Shared,
+    ) -> Poll<Result<()>> {
+        {
+            let mut link = lane.link();
+            let Link::Up(up) = &mut *link else { return Poll::Ready(Err(Error::Closed)) };
+            let Some(next) = lane.next_deadline(up) else {
+                // A timer set for nothing fires once; only then it has to be set again for the next request.
+                if self.timer.is_elapsed() {
+                    up.armed = None;
+                }
+                return Poll::Pending;
+            };
+            // A timer that fires too early costs less than setting it again for every request.
+            if up.armed.is_none_or(|armed| next < armed) {
+                self.timer.as_mut().reset(Instant::from_std(next));
+                up.armed = Some(next);
+            }
+        }
+        ready!(self.timer.as_mut().poll(cx));
+        let now = Instant::now().into_std();
+        let overdue = match &mut *lane.link() {
+            Link::Up(up) => {
+                up.armed = None;
+                up.in_flight.next_deadline().is_some_and(|deadline| deadline <= now)
+            }
+            Link::Down => false,
+        };
+        if overdue {
+            for partition in lane.waiting() {
+                shared.expire(&partition, None);
+            }
+            let limit = shared.config.common.request_timeout.as_millis();
+            let reason = format!("no answer within request.timeout.ms={limit}");
+            return Poll::Ready(Err(connection_error(&self.peer, reason)));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,454 @@
+//! The way to one broker: the partitions that have something for it, and its connection.
+//!
+//! Whoever holds the link's lock may build and write a request: a caller that finds the socket idle does it itself
+//! and saves the hop to the driver's task; the driver does it after every answer, timer and wake-up.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{self, IoSlice},
+    sync::{Arc, Weak},
+    task::Waker,
+    time::Instant as StdInstant,
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use curtail_net::Socket;
+use curtail_proto::{
+    accumulator::{Batch, Readiness, Take},
+    inflight::InFlight,
+    pipelining::Pipelining,
+};
+use curtail_wire::{
+    Uuid,
+    produce::{OutBatch, RequestHead},
+};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::{
+    delivery::Completion,
+    partition::{Partition, PartitionState, Place},
+    shared::Shared,
+};
+use crate::Acks;
+
+/// Slices for one vectored write.
+const MAX_SLICES: usize = 64;
+
+/// Ready partitions that are looked at for a complete batch.
+const LOOK_AHEAD: usize = 8;
+
+/// One broker's lane.
+pub(super) struct Lane {
+    pub(super) broker: i32,
+    shared: Weak<Shared>,
+    max_in_flight: usize,
+    work: Mutex<Work>,
+    link: Mutex<Link>,
+    driver: Mutex<Option<Waker>>,
+}
+
+/// Partitions with something to send, now or later.
+#[derive(Default)]
+struct Work {
+    ready: VecDeque<Arc<Partition>>,
+    /// By due time; the number keeps entries of the same time apart and in order.
+    timed: BTreeMap<(StdInstant, u64), Arc<Partition>>,
+    entries: u64,
+}
+
+/// The connection, as its writers see it.
+pub(super) enum Link {
+    /// Not connected.
+    Down,
+    /// Connected.
+    Up(Box<Up>),
+}
+
+/// An open connection.
+pub(super) struct Up {
+    socket: Arc<dyn Socket>,
+    pub(super) version: i16,
+    pub(super) in_flight: InFlight<Request>,
+    /// How many requests that are not full to have in flight.
+    pub(super) pipelining: Pipelining,
+    /// Bytes of requests that the socket has not taken yet, in order.
+    outgoing: VecDeque<Bytes>,
+    /// Requests with acks=0 whose bytes are still among `outgoing`.
+    unanswered: Vec<Request>,
+    glue: BytesMut,
+    /// When the driver's timer will fire; a caller that needs it earlier wakes the driver.
+    pub(super) armed: Option<StdInstant>,
+}
+
+/// A request on its way.
+pub(super) struct Request {
+    pub(super) batches: Vec<Sent>,
+    pub(super) written: Instant,
+    /// Requests in flight when it was written.
+    pub(super) ahead: usize,
+}
+
+/// A batch on its way.
+pub(super) struct Sent {
+    pub(super) partition: Arc<Partition>,
+    pub(super) batch: Batch<Completion>,
+    pub(super) topic_id: Uuid,
+}
+
+impl Sent {
+    /// The partition's name, for errors.
+    pub(super) fn name(&self) -> String {
+        format!("{}-{}", self.partition.topic, self.partition.index)
+    }
+}
+
+/// What a turn of [`Lane::pump`] left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pumped {
+    /// Nothing more can be sent now: there is nothing, or too much is in flight.
+    Done,
+    /// The socket takes no more.
+    Blocked,
+}
+
+impl Up {
+    pub(super) fn new(socket: Arc<dyn Socket>, version: i16) -> Self {
+        Self {
+            socket,
+            version,
+            in_flight: InFlight::default(),
+            pipelining: Pipelining::default(),
+            outgoing: VecDeque::new(),
+            unanswered: Vec::new(),
+            glue: BytesMut::new(),
+            armed: None,
+        }
+    }
+
+    /// Writes as much as the socket takes.
+    fn flush(&mut self) -> io::Result<Pumped> {
+        while !self.outgoing.is_empty() {
+            let slices = self.outgoing.len().min(MAX_SLICES);
+            let mut io = [IoSlice::new(&[]); MAX_SLICES];
+            for (slot, bytes) in io.iter_mut().zip(&self.outgoing) {
+                *slot = IoSlice::new(bytes);
+            }
+            match self.socket.try_write_vectored(&io[..slices]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.consume(written),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Pumped::Blocked),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Pumped::Done)
+    }
+
+    fn consume(&mut self, mut written: usize) {
+        while let Some(front) = self.outgoing.front_mut() {
+            if written < front.len() {
+                front.advance(written);
+                return;
+            }
+            written -= front.len();
+            self.outgoing.pop_front();
+        }
+    }
+}
+
+impl Lane {
+    pub(super) fn new(broker: i32, shared: Weak<Shared>, max_in_flight: usize) -> Arc<Self> {
+        Arc::new(Self {
+            broker,
+            shared,
+            max_in_flight,
+            work: Mutex::default(),
+            link: Mutex::new(Link::Down),
+            driver: Mutex::default(),
+        })
+    }
+
+    /// Takes note of a partition whose place is in this lane. The caller holds no lock.
+    pub(super) fn submit(self: &Arc<Self>, partition: &Arc<Partition>, readiness: Readiness) {
+        match readiness {
+            Readiness::At(at) => {
+                if self.work.lock().add_timed(at, partition.clone()) {
+                    self.wake();
+                }
+            }
+            Readiness::Now => {
+                self.work.lock().ready.push_back(partition.clone());
+                self.send_or_wake();
+            }
+        }
+    }
+
+    /// Sends from the caller's task if the connection is idle; leaves it to the driver otherwise.
+    fn send_or_wake(self: &Arc<Self>) {
+        let (Some(mut link), Some(shared)) = (self.link.try_lock(), self.shared.upgrade()) else {
+            return self.wake();
+        };
+        let Link::Up(up) = &mut *link else { return self.wake() };
+        if up.in_flight.len() >= self.max_in_flight {
+            // The next answer makes the driver look at the ready list.
+            return;
+        }
+        let idle = up.outgoing.is_empty() && up.in_flight.is_empty();
+        if !idle && !shared.policy.linger.is_zero() {
+            let waits = self.waits_for_answer(up);
+            drop(link);
+            if !waits {
+                self.wake();
+            }
+            return;
+        }
+        let outcome = self.pump(up, &shared);
+        // The driver's timer may be set for later than what this turn has brought: an answer to wait for, or a
+        // partition that turned out to back off.
+        let next = self.next_deadline(up);
+        let unarmed = next.is_some_and(|next| up.armed.is_none_or(|armed| armed > next));
+        drop(link);
+        if unarmed || !matches!(outcome, Ok(Pumped::Done)) {
+            self.wake();
+        }
+    }
+
+    /// Builds and writes requests until nothing is ready, too much is in flight, or the socket is full.
+    pub(super) fn pump(self: &Arc<Self>, up: &mut Up, shared: &Shared) -> io::Result<Pumped> {
+        loop {
+            if up.flush()? == Pumped::Blocked {
+                return Ok(Pumped::Blocked);
+            }
+            for request in up.unanswered.drain(..) {
+                super::settle::written_without_answer(shared, request);
+            }
+            if up.in_flight.len() >= self.max_in_flight {
+                return Ok(Pumped::Done);
+            }
+            if self.waits_for_answer(up) {
+                return Ok(Pumped::Done);
+            }
+            let batches = self.collect(shared);
+            if batches.is_empty() {
+                return Ok(Pumped::Done);
+            }
+            self.enqueue(up, shared, batches);
+        }
+    }
+
+    /// Whether what is ready does better to wait for the answer of a request in flight, which makes the driver look
+    /// again: nothing of it is complete, and the broker is busy as it is.
+    ///
+    /// What is due moves to the ready list here as well: a due entry left among the timed ones would make the driver
+    /// look again at once, for ever.
+    fn waits_for_answer(self: &Arc<Self>, up: &Up) -> bool {
+        let in_flight = up.in_flight.len();
+        if in_flight == 0 {
+            return false;
+        }
+        let mut work = self.work.lock();
+        if !work.timed.is_empty() {
+            work.promote(self, Instant::now().into_std());
+        }
+        let complete = |partition: &Arc<Partition>| partition.state.lock().queue.has_complete();
+        if work.ready.iter().take(LOOK_AHEAD).any(complete) {
+            return false;
+        }
+        !work.ready.is_empty() && !up.pipelining.allows(in_flight)
+    }
+
+    /// Takes one batch from each ready partition, up to `max.request.size`.
+    fn collect(self: &Arc<Self>, shared: &Shared) -> Vec<Sent> {
+        let now = Instant::now().into_std();
+        let idempotence = shared.idempotence();
+        let topics = shared.topics.load();
+        let mut batches: Vec<Sent> = Vec::new();
+        let mut bytes = 0;
+        let turn = shared.next_turn();
+        let mut work = self.work.lock();
+        work.promote(self, now);
+        // A partition that stays ready goes to the end of the list: each is looked at once a request.
+        for _ in 0..work.ready.len() {
+            let Some(partition) = work.ready.pop_front() else { break };
+            let mut state = partition.state.lock();
+            if !state.is_in(self, Place::Ready) {
+                continue;
+            }
+            if state.queue.next_expiry(&shared.policy).is_some_and(|expiry| expiry <= now) {
+                drop(state);
+                shared.expire(&partition, None);
+                state = partition.state.lock();
+            }
+            // A partition that left the lane and came back has two entries. A request carries one batch of each
+            // partition: an answer names only the partition, so two could not be told apart. If there is more, the
+            // entry for it is further back.
+            if state.taken_in == turn {
+                continue;
+            }
+            match state.queue.take(&shared.policy, idempotence, self.broker, now) {
+                Take::Batch(batch) => {
+                    bytes += batch.payload().len();
+                    let more = !state.queue.is_drained();
+                    state.taken_in = turn;
+                    state.place = if more { Place::Ready } else { Place::Idle };
+                    drop(state);
+                    if more {
+                        work.ready.push_back(partition.clone());
+                    }
+                    let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
+                    batches.push(Sent { partition, batch, topic_id });
+                }
+                Take::At(at) => {
+                    state.place = Place::Timed;
+                    drop(state);
+                    work.add_timed(at, partition);
+                }
+                Take::Empty | Take::AfterOutcome | Take::AfterIdentity => {
+                    state.place = Place::Idle;
+                }
+            }
+            if bytes >= shared.config.max_request_size {
+                break;
+            }
+        }
+        drop(work);
+        // The request groups partitions by topic.
+        batches.sort_by(|a, b| {
+            (&a.partition.topic, a.partition.index).cmp(&(&b.partition.topic, b.partition.index))
+        });
+        batches
+    }
+
+    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>) {
+        let config = &shared.config;
+        let out: Vec<OutBatch<'_>> = batches
+            .iter()
+            .map(|sent| OutBatch {
+                topic: &sent.partition.topic,
+                topic_id: sent.topic_id,
+                partition: sent.partition.index,
+                payload: sent.batch.payload(),
+            })
+            .collect();
+        let timeout = config.common.request_timeout;
+        let head = RequestHead {
+            version: up.version,
+            correlation_id: up.in_flight.next_correlation_id(),
+            client_id: Some(&config.common.client_id),
+            transactional_id: None,
+            acks: config.acks.code(),
+            timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
+        };
+        let mut frame = Vec::with_capacity(2 * out.len() + 1);
+        head.encode_frame(&out, &mut up.glue, &mut frame);
+        up.outgoing.extend(frame);
+        let written = Instant::now();
+        let oldest = batches.iter().map(|sent| sent.batch.created).min();
+        // No batch waits for its answer beyond its own delivery timeout.
+        let deadline = oldest.map_or(written.into_std() + timeout, |created| {
+            (written.into_std() + timeout).min(created + config.delivery_timeout)
+        });
+        let ahead = up.in_flight.len();
+        up.pipelining.sent(ahead);
+        let request = Request { batches, written, ahead };
+        if config.acks == Acks::None {
+            // Kafka sends no answer; what the socket has taken is all there is to know.
+            up.unanswered.push(request);
+            return up.in_flight.skip();
+        }
+        up.in_flight.sent(request, deadline);
+    }
+
+    /// The link, for the driver.
+    pub(super) fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock()
+    }
+
+    /// Whether the connection is open.
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(&*self.link.lock(), Link::Up(_))
+    }
+
+    /// Where a woken driver is to be found.
+    pub(super) fn register(&self, waker: &Waker) {
+        let mut driver = self.driver.lock();
+        if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *driver = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        let driver = self.driver.lock().take();
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
+    /// When the driver must look at the lane again if nothing else happens.
+    pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
+        let answer = up.in_flight.next_deadline();
+        if up.in_flight.len() >= self.max_in_flight {
+            // What becomes due has to wait for an answer.
+            return answer;
+        }
+        let due = self.work.lock().timed.first_key_value().map(|((at, _), _)| *at);
+        match (answer, due) {
+            (Some(answer), Some(due)) => Some(answer.min(due)),
+            (answer, due) => answer.or(due),
+        }
+    }
+
+    /// Every partition in the lists, for the expiry of what they hold.
+    pub(super) fn waiting(&self) -> Vec<Arc<Partition>> {
+        let work = self.work.lock();
+        work.ready.iter().chain(work.timed.values()).cloned().collect()
+    }
+
+    /// Gives the connection up; what was in flight comes back, oldest first.
+    pub(super) fn take_down(&self) -> Vec<Request> {
+        match std::mem::replace(&mut *self.link.lock(), Link::Down) {
+            Link::Down => Vec::new(),
+            Link::Up(mut up) => up.unanswered.drain(..).chain(up.in_flight.drain()).collect(),
+        }
+    }
+
+    /// Drops everything; waiters learn that the producer is closed.
+    pub(super) fn abandon(&self) {
+        drop(self.take_down());
+        *self.work.lock() = Work::default();
+    }
+}
+
+impl Work {
+    /// Adds an entry; says whether it is now the earliest.
+    fn add_timed(&mut self, at: StdInstant, partition: Arc<Partition>) -> bool {
+        let earliest = self.timed.first_key_value().is_none_or(|((first, _), _)| at < *first);
+        self.timed.insert((at, self.entries), partition);
+        self.entries += 1;
+        earliest
+    }
+
+    /// Moves what is due to the ready list. `lane` is the one these lists belong to.
+    fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
+        while let Some(entry) = self.timed.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let partition = entry.remove();
+            let mut state = partition.state.lock();
+            if state.is_in(lane, Place::Timed) {
+                state.place = Place::Ready;
+                drop(state);
+                self.ready.push_back(partition);
+            }
+        }
+    }
+}
+
+impl PartitionState {
+    /// Whether an entry in that list of `lane` still counts. An entry that the former lane left behind must not
+    /// change the place: the partition would be believed to be in a list that it is not in, and never leave.
+    fn is_in(&self, lane: &Arc<Lane>, place: Place) -> bool {
+        self.place == place && self.lane.as_ref().is_some_and(|own| Arc::ptr_eq(own, lane))
+    }
+}

@@ -1,0 +1,311 @@
+//! The producer: records in, acknowledgements out.
+//!
+//! The way of a record: [`Producer::send`] finds the topic and picks the partition without a lock, encodes the
+//! record into the partition's open batch under that partition's lock alone, and, when the batch may leave, hands
+//! the partition to the lane of its leader. If the lane's socket is idle, the caller writes the request itself;
+//! otherwise the lane's driver does. The driver reads the answers and resolves one shared result per batch.
+//!
+//! Lock order, outermost first: metadata writer, lane link, lane work, partition. The append path holds one of
+//! them at a time.
+
+mod delivery;
+mod driver;
+mod lane;
+mod memory;
+mod partition;
+mod settle;
+mod shared;
+mod topic;
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_net::Env;
+use curtail_proto::accumulator::Readiness;
+use curtail_wire::records::{RecordData, encoded_len_bound};
+use tokio::time::{Instant, timeout};
+
+pub use self::delivery::{Delivery, Timing};
+use self::{
+    delivery::Completion,
+    memory::Reservation,
+    partition::{Partition, Place},
+    shared::Shared,
+    topic::{Choice, TopicState},
+};
+use crate::{Error, ProducerConfig, Record, Result};
+
+/// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
+///
+/// Clones share one producer; it closes, dropping what is not yet acknowledged, when the last one goes. Call
+/// [`Producer::close`] or [`Producer::flush`] first.
+///
+/// ```no_run
+/// # async fn example() -> curtail::Result<()> {
+/// use curtail::{Producer, ProducerConfig, Record};
+///
+/// let producer = Producer::new(ProducerConfig::new("localhost:9092"))?;
+/// let delivery = producer.send(Record::to("payments").key("account-7").value("42.00")).await?;
+/// let written = delivery.await?;
+/// println!("partition {} offset {:?}", written.partition, written.offset);
+/// producer.close().await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Producer {
+    shared: Arc<Shared>,
+    _guard: Arc<CloseGuard>,
+}
+
+impl std::fmt::Debug for Producer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Producer").finish_non_exhaustive()
+    }
+}
+
+/// Stops the lanes when the last clone of the producer goes.
+struct CloseGuard(Arc<Shared>);
+
+impl Drop for CloseGuard {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// An attempt to append that needs something first.
+enum Blocked {
+    /// A new batch, and so memory for it.
+    Memory { size: usize },
+}
+
+impl Producer {
+    /// A producer in the real world. Nothing is connected before the first send, [`Producer::connect`] or
+    /// [`Producer::warm_up`].
+    ///
+    /// # Errors
+    /// [`Error::Config`] for settings that cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(config: ProducerConfig) -> Result<Self> {
+        Self::with_env(config, &Env::real())
+    }
+
+    /// A producer on a network, clock and randomness of the caller's choosing.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for settings that cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn with_env(config: ProducerConfig, env: &Env) -> Result<Self> {
+        config.validate()?;
+        let shared = Shared::start(config, env);
+        Ok(Self { shared: shared.clone(), _guard: Arc::new(CloseGuard(shared)) })
+    }
+
+    /// Connects to one of the bootstrap servers, to fail early and clearly where none can be used.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(&self) -> Result<()> {
+        self.shared.metadata.connect_any().await.map(drop)
+    }
+
+    /// Fetches the topics' metadata, connects to their leaders and obtains the producer id, so that the first
+    /// record does not wait for any of it. Bounded by `max.block.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; what has begun goes on.
+    pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
+        let limit = self.shared.config.max_block;
+        let deadline = Instant::now() + limit;
+        for topic in topics {
+            self.shared.topic(topic, deadline).await?;
+        }
+        match timeout(limit, self.shared.ready_to_send()).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Error::Timeout {
+                what: "connecting to the leaders (max.block.ms)",
+                limit,
+                last: None,
+            }),
+        }
+    }
+
+    /// Appends a record to its partition's batch, waiting up to `max.block.ms` for the topic's metadata and for
+    /// room in `buffer.memory`. The acknowledgement is awaited on the [`Delivery`].
+    ///
+    /// Records of one partition keep the order in which `send` was called.
+    ///
+    /// # Errors
+    /// Nothing was sent: the record is too large, the topic or partition does not exist, memory stayed full, or
+    /// the producer is closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has not appended the record.
+    pub async fn send(&self, record: Record<'_>) -> Result<Delivery> {
+        match self.try_append(&record) {
+            Ok(Ok(delivery)) => Ok(delivery),
+            Ok(Err(Blocked::Memory { size })) => {
+                let deadline = Instant::now() + self.shared.config.max_block;
+                self.append_when_possible(record, size, deadline).await
+            }
+            Err(Error::IllegalState(_)) => {
+                let max_block = self.shared.config.max_block;
+                let deadline = Instant::now() + max_block;
+                self.shared.topic(record.topic, deadline).await?;
+                match self.try_append(&record)? {
+                    Ok(delivery) => Ok(delivery),
+                    Err(Blocked::Memory { size }) => {
+                        self.append_when_possible(record, size, deadline).await
+                    }
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Appends a record if that needs no waiting.
+    ///
+    /// # Errors
+    /// As [`Producer::send`]; [`Error::BufferFull`] when `buffer.memory` has no room now, and
+    /// [`Error::IllegalState`] when the topic's metadata is not there yet: a refresh is under way.
+    pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
+        match self.try_append(&record)? {
+            Ok(delivery) => Ok(delivery),
+            Err(Blocked::Memory { size }) => match self.shared.memory.try_reserve(size) {
+                Some(memory) => self.append(&record, Some(memory))?.map_err(|_| still_blocked()),
+                None => Err(Error::BufferFull { waited: Duration::ZERO }),
+            },
+        }
+    }
+
+    /// Sends everything appended so far without lingering and waits until all of it is acknowledged or failed.
+    /// Bounded by `delivery.timeout.ms`, like every record.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; what has begun goes on.
+    pub async fn flush(&self) -> Result<()> {
+        for result in self.shared.seal_all() {
+            result.resolved().await;
+        }
+        Ok(())
+    }
+
+    /// Flushes and closes. Other clones fail with [`Error::Closed`] from here on.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; dropped before it is done, the producer stays open if other clones remain.
+    pub async fn close(self) -> Result<()> {
+        self.flush().await?;
+        self.shared.stop();
+        Ok(())
+    }
+
+    /// Bytes of `buffer.memory` not in use by batches.
+    pub fn available_memory(&self) -> usize {
+        self.shared.memory.available()
+    }
+
+    /// Number of partitions of a topic, waiting up to `max.block.ms` for its metadata.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
+        let deadline = Instant::now() + self.shared.config.max_block;
+        Ok(self.shared.topic(topic, deadline).await?.partitions.len())
+    }
+
+    async fn append_when_possible(
+        &self,
+        record: Record<'_>,
+        size: usize,
+        deadline: Instant,
+    ) -> Result<Delivery> {
+        let max_block = self.shared.config.max_block;
+        let memory = self.shared.memory.reserve(size, deadline, max_block).await?;
+        self.append(&record, Some(memory))?.map_err(|_| still_blocked())
+    }
+
+    fn try_append(&self, record: &Record<'_>) -> Result<std::result::Result<Delivery, Blocked>> {
+        self.append(record, None)
+    }
+
+    /// The append path. With a reservation it cannot be blocked; one that turns out unneeded is given back.
+    fn append(
+        &self,
+        record: &Record<'_>,
+        memory: Option<Reservation>,
+    ) -> Result<std::result::Result<Delivery, Blocked>> {
+        let shared = &self.shared;
+        let topics = shared.topics.load();
+        let Some(topic) = topics.get(record.topic) else {
+            return Err(shared.topic_missing(record.topic));
+        };
+        let (partition, choice) = topic.pick(record, shared.config.partitioner_ignore_keys)?;
+        let data = RecordData {
+            key: record.key,
+            value: record.value,
+            headers: record.headers,
+            timestamp: record.timestamp.unwrap_or_else(|| shared.env.wall.now_ms()),
+        };
+        let size = encoded_len_bound(&data);
+        if size > shared.config.max_request_size {
+            return Err(Error::RecordTooLarge { size, limit: shared.config.max_request_size });
+        }
+
+        let mut guard = partition.state.lock();
+        let state = &mut *guard;
+        let placed = match state.queue.try_append(&shared.policy, &data) {
+            Some(placed) => placed,
+            None => {
+                let Some(memory) = memory.or_else(|| shared.memory.try_reserve(size)) else {
+                    return Ok(Err(Blocked::Memory { size }));
+                };
+                let completion = Completion::new(state.new_result(partition), memory);
+                let buffer = shared.memory.buffer();
+                let now = Instant::now().into_std();
+                state.queue.open(&shared.policy, &data, buffer, completion, now)
+            }
+        };
+        let delivery = Delivery::new(placed.completion.result().clone(), placed.index);
+        let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
+        let handover = match (readiness, state.place) {
+            (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,
+            (Readiness::Now, _) => {
+                state.place = Place::Ready;
+                state.lane.clone()
+            }
+            (Readiness::At(_), Place::Idle) => {
+                state.place = Place::Timed;
+                state.lane.clone()
+            }
+        };
+        drop(guard);
+
+        if let Some(lane) = handover {
+            lane.submit(partition, readiness);
+        }
+        if choice == Choice::Sticky {
+            note_sticky(shared, topic, partition, bytes, readiness);
+        }
+        Ok(Ok(delivery))
+    }
+}
+
+fn note_sticky(
+    shared: &Shared,
+    topic: &TopicState,
+    partition: &Partition,
+    bytes: u32,
+    readiness: Readiness,
+) {
+    let complete = readiness == Readiness::Now;
+    let count = topic.partitions.len() as u32;
+    topic.sticky.sent(partition.index, bytes, complete, count, || shared.env.entropy.next_u64());
+}
+
+/// With a reservation in hand an append does not ask for another.
+fn still_blocked() -> Error {
+    Error::BufferFull { waited: Duration::ZERO }
+}

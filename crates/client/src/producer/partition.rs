@@ -1,0 +1,77 @@
+//! A partition as the producer sees it: its queue, and where it waits.
+
+use std::sync::Arc;
+
+use curtail_proto::accumulator::PartitionQueue;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+
+use super::{
+    delivery::{BatchResult, Completion},
+    lane::Lane,
+};
+use crate::Error;
+
+/// Where a partition waits. An entry in a lane's lists counts only while the partition still has that place and
+/// that lane; an entry that has been overtaken is dropped when its turn comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In no list: nothing to send, or waiting for an outcome, an identity or a leader.
+    Idle,
+    /// In its lane's timed list, for linger or back-off.
+    Timed,
+    /// In its lane's ready list.
+    Ready,
+}
+
+/// One partition of one topic.
+pub(super) struct Partition {
+    pub(super) topic: Arc<str>,
+    pub(super) index: i32,
+    pub(super) state: Mutex<PartitionState>,
+}
+
+/// What the partition's lock guards. Nothing else is locked while it is held.
+pub(super) struct PartitionState {
+    pub(super) queue: PartitionQueue<Completion>,
+    pub(super) place: Place,
+    /// The turn in which a batch was last taken; see [`super::shared::Shared::next_turn`].
+    pub(super) taken_in: u64,
+    /// The lane of the leader; `None` while there is no leader.
+    pub(super) lane: Option<Arc<Lane>>,
+    /// Why the last attempt failed; `None` once a batch was written after it.
+    pub(super) last_error: Option<Error>,
+    /// Results of batches that may still be open, oldest first, for flush.
+    unresolved: VecDeque<Arc<BatchResult>>,
+}
+
+impl Partition {
+    pub(super) fn new(topic: Arc<str>, index: i32, lane: Option<Arc<Lane>>) -> Arc<Self> {
+        let state = PartitionState {
+            queue: PartitionQueue::default(),
+            place: Place::Idle,
+            taken_in: 0,
+            lane,
+            last_error: None,
+            unresolved: VecDeque::new(),
+        };
+        Arc::new(Self { topic, index, state: Mutex::new(state) })
+    }
+}
+
+impl PartitionState {
+    /// A result for a new batch.
+    pub(super) fn new_result(&mut self, partition: &Partition) -> Arc<BatchResult> {
+        while self.unresolved.front().is_some_and(|result| result.is_resolved()) {
+            self.unresolved.pop_front();
+        }
+        let result = BatchResult::new(partition.topic.clone(), partition.index);
+        self.unresolved.push_back(result.clone());
+        result
+    }
+
+    /// Results without an outcome.
+    pub(super) fn unresolved(&self) -> impl Iterator<Item = Arc<BatchResult>> + '_ {
+        self.unresolved.iter().filter(|result| !result.is_resolved()).cloned()
+    }
+}

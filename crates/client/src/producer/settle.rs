@@ -1,0 +1,206 @@
+//! From an answer to the outcome of each batch.
+
+use std::{sync::Arc, time::Instant as StdInstant};
+
+use bytes::Bytes;
+use curtail_proto::{
+    classify::{Context, Verdict, classify, may_have_been_written},
+    metadata::{Hint, Leader, Node},
+};
+use curtail_wire::produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse};
+use tokio::time::Instant;
+
+use super::{
+    delivery::{Acknowledged, Timing},
+    lane::{Request, Sent},
+    shared::{Shared, resubmit},
+};
+use crate::{Error, error::one_line};
+
+/// Settles every batch of an answered request.
+pub(super) fn answered(shared: &Shared, request: Request, answer: &ProduceResponse) {
+    let acknowledged = Instant::now();
+    learn_leaders(shared, &request, answer);
+    let written = request.written;
+    for sent in request.batches {
+        match find(answer, &sent) {
+            Some(result) => settle(shared, sent, result, written, acknowledged),
+            None => {
+                let reason = "the answer leaves out a batch of its request";
+                let broker = format!("the leader of {}", sent.name()).into();
+                let cause = Error::Protocol { broker, reason: reason.into() };
+                lost(shared, sent, cause, true);
+            }
+        }
+    }
+}
+
+/// Settles requests whose connection is gone: nobody knows whether they were written.
+pub(super) fn connection_lost(shared: &Shared, requests: Vec<Request>, cause: &Error) {
+    let mut asked: Option<Arc<str>> = None;
+    for sent in requests.into_iter().flat_map(|request| request.batches) {
+        if asked.as_ref() != Some(&sent.partition.topic) {
+            shared.metadata.request_refresh(Some(&sent.partition.topic));
+            asked = Some(sent.partition.topic.clone());
+        }
+        lost(shared, sent, cause.clone(), true);
+    }
+}
+
+/// Settles a request with acks=0 once the socket has taken it.
+pub(super) fn written_without_answer(shared: &Shared, request: Request) {
+    let now = Instant::now();
+    for sent in request.batches {
+        acknowledge(shared, sent, None, None, request.written, now);
+    }
+}
+
+/// Applies the leaders that the answer names in one step, before any batch goes back to its queue (KIP-951).
+fn learn_leaders(shared: &Shared, request: &Request, answer: &ProduceResponse) {
+    let mut hints = Vec::new();
+    for sent in &request.batches {
+        let Some(leader) = find(answer, sent).and_then(|result| result.current_leader) else {
+            continue;
+        };
+        hints.push(Hint {
+            topic: sent.partition.topic.clone(),
+            partition: sent.partition.index,
+            leader: Leader { id: leader.leader_id, epoch: leader.leader_epoch },
+        });
+    }
+    if hints.is_empty() {
+        return;
+    }
+    let endpoints: Vec<Node> =
+        answer.node_endpoints.iter().filter_map(Node::from_endpoint).collect();
+    shared.metadata.apply_hints(&hints, &endpoints);
+}
+
+fn find<'a>(answer: &'a ProduceResponse, sent: &Sent) -> Option<&'a ProducePartitionResponse> {
+    let same_topic = |topic: &&ProduceTopicResponse| {
+        if topic.name.is_empty() {
+            topic.topic_id == sent.topic_id
+        } else {
+            *topic.name == *sent.partition.topic
+        }
+    };
+    let topic = answer.topics.iter().find(same_topic)?;
+    topic.partitions.iter().find(|partition| partition.index == sent.partition.index)
+}
+
+fn settle(
+    shared: &Shared,
+    sent: Sent,
+    result: &ProducePartitionResponse,
+    written: Instant,
+    acknowledged: Instant,
+) {
+    let context = Context {
+        idempotent: shared.config.idempotence,
+        is_oldest: sent.partition.state.lock().queue.is_oldest(&sent.batch),
+    };
+    match classify(result.error, context) {
+        Verdict::Written | Verdict::WrittenBefore => {
+            let offset = (result.base_offset >= 0).then_some(result.base_offset);
+            let append_time = (result.log_append_time_ms >= 0).then_some(result.log_append_time_ms);
+            acknowledge(shared, sent, offset, append_time, written, acknowledged);
+        }
+        Verdict::Moved => {
+            let cause = broker_error(&sent, result);
+            lost(shared, sent, cause, may_have_been_written(result.error));
+        }
+        Verdict::Retry { refresh_metadata } => {
+            if refresh_metadata {
+                shared.metadata.request_refresh(Some(&sent.partition.topic));
+            }
+            let cause = broker_error(&sent, result);
+            // After these the broker has appended, or may have.
+            lost(shared, sent, cause, may_have_been_written(result.error));
+        }
+        Verdict::Fail | Verdict::FailAndBumpEpoch => {
+            let cause = broker_error(&sent, result);
+            let unknown = sent.batch.outcome_unknown() || may_have_been_written(result.error);
+            fail(shared, sent, &cause, unknown);
+        }
+    }
+}
+
+fn broker_error(sent: &Sent, result: &ProducePartitionResponse) -> Error {
+    Error::Broker {
+        what: sent.name().into(),
+        code: result.error,
+        message: result.error_message.as_deref().map(|m| one_line(m).into()),
+    }
+}
+
+fn acknowledge(
+    shared: &Shared,
+    sent: Sent,
+    base_offset: Option<i64>,
+    log_append_time: Option<i64>,
+    written: Instant,
+    acknowledged: Instant,
+) {
+    let Sent { partition, batch, .. } = sent;
+    let mut state = partition.state.lock();
+    state.queue.written(&batch);
+    state.last_error = None;
+    resubmit(state, &partition);
+    let created = Instant::from_std(batch.created);
+    let (payload, completion) = batch.into_parts();
+    completion.acknowledge(Acknowledged {
+        base_offset,
+        log_append_time,
+        timing: Timing { created, written, acknowledged },
+    });
+    shared.memory.recycle(payload);
+}
+
+/// The attempt failed in a way that another may not.
+fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
+    let now = Instant::now();
+    let unknown = outcome_unknown || sent.batch.outcome_unknown();
+    if Instant::from_std(sent.batch.created) + shared.config.delivery_timeout <= now {
+        let cause = shared.delivery_timeout(Some(&cause));
+        return fail(shared, sent, &cause, unknown);
+    }
+    if sent.batch.attempts > shared.config.retries {
+        return fail(shared, sent, &cause, unknown);
+    }
+    let Sent { partition, batch, .. } = sent;
+    let snapshot = shared.metadata.snapshot();
+    let leader = snapshot.leader(&partition.topic, partition.index);
+    let mut state = partition.state.lock();
+    // A leader that is news is asked at once; the same one again only after a pause (KIP-951).
+    let moved = state.lane.as_ref().is_some_and(|lane| lane.broker == leader.id)
+        && state.queue.sent_to() != leader.id;
+    let not_before: Option<StdInstant> = (!moved).then(|| {
+        let failures = state.queue.failures() + 1;
+        (now + shared.backoff.after(failures, shared.env.entropy.unit())).into_std()
+    });
+    tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
+    let refused = state.queue.retry(batch, outcome_unknown, not_before);
+    state.last_error = Some(cause.clone());
+    resubmit(state, &partition);
+    if !moved {
+        shared.metadata.request_refresh(Some(&partition.topic));
+    }
+    if let Some(batch) = refused {
+        batch.into_parts().1.fail(cause, true);
+    }
+}
+
+fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
+    let Sent { partition, batch, .. } = sent;
+    let mut state = partition.state.lock();
+    let lost = state.queue.fail(&batch, unknown);
+    resubmit(state, &partition);
+    let (payload, completion) = batch.into_parts();
+    completion.fail(cause.clone(), unknown);
+    shared.memory.recycle(payload);
+    for batch in lost {
+        let (payload, completion): (Bytes, _) = batch.into_parts();
+        completion.fail(cause.clone(), true);
+        shared.memory.recycle(payload);
+    }
+}

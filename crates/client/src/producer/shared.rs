@@ -1,0 +1,441 @@
+//! What the callers and the lanes of one producer share.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasherDefault, DefaultHasher},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use curtail_net::Env;
+use curtail_proto::{
+    accumulator::{BatchPolicy, Idempotence, ProducerIdentity, Readiness},
+    backoff::Backoff,
+    metadata::{Snapshot, Topic},
+    partitioner::Sticky,
+};
+use curtail_wire::{ErrorCode, cold::messages};
+use imbl::GenericHashMap;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    task::AbortHandle,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    delivery::BatchResult,
+    driver,
+    lane::Lane,
+    memory::Memory,
+    partition::{Partition, Place},
+    topic::TopicState,
+};
+use crate::{
+    Error, ProducerConfig, Result,
+    metadata::{AutoCreate, Listener, MetadataHandle},
+};
+
+/// Topics by name. The hasher has a fixed seed: the order of iteration must be the same in every run of a
+/// simulation.
+pub(super) type Topics = GenericHashMap<
+    Arc<str>,
+    Arc<TopicState>,
+    BuildHasherDefault<DefaultHasher>,
+    imbl::shared_ptr::DefaultSharedPtr,
+>;
+
+/// The producer behind its handles.
+pub(super) struct Shared {
+    pub(super) config: ProducerConfig,
+    pub(super) policy: BatchPolicy,
+    pub(super) env: Env,
+    pub(super) metadata: MetadataHandle,
+    pub(super) memory: Memory,
+    pub(super) backoff: Backoff,
+    pub(super) topics: ArcSwap<Topics>,
+    /// Those who change `topics` and `lanes` take turns.
+    lanes: Mutex<Lanes>,
+    identity: OnceLock<ProducerIdentity>,
+    /// Told whenever a lane has connected or the identity has arrived.
+    pub(super) progress: Notify,
+    /// Told when a partition has lost its leader, or a lane its connection.
+    pub(super) stranded: Notify,
+    /// Counts the requests that any lane has begun to collect.
+    turns: AtomicU64,
+    me: Weak<Shared>,
+}
+
+#[derive(Default)]
+struct Lanes {
+    by_broker: BTreeMap<i32, (Arc<Lane>, AbortHandle)>,
+    tasks: Vec<AbortHandle>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    New,
+    /// The identity is being asked for.
+    Running,
+    Closed,
+}
+
+impl Shared {
+    pub(super) fn start(config: ProducerConfig, env: &Env) -> Arc<Self> {
+        let policy = BatchPolicy {
+            batch_size: config.batch_size,
+            linger: config.linger,
+            compression: config.compression,
+            delivery_timeout: config.delivery_timeout,
+        };
+        let common = &config.common;
+        let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
+        let metadata = MetadataHandle::start(env, common, AutoCreate::Allowed);
+        let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
+            policy,
+            env: env.clone(),
+            memory: Memory::new(config.buffer_memory, config.batch_size),
+            backoff,
+            topics: ArcSwap::default(),
+            lanes: Mutex::default(),
+            identity: OnceLock::new(),
+            progress: Notify::new(),
+            stranded: Notify::new(),
+            turns: AtomicU64::new(0),
+            me: me.clone(),
+            metadata,
+            config,
+        });
+        let listener: Weak<dyn Listener> = shared.me.clone();
+        shared.metadata.listen(listener);
+        shared
+    }
+
+    /// A number that no other turn of collecting a request has, in whatever lane.
+    pub(super) fn next_turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether batches are numbered, and by whom.
+    pub(super) fn idempotence(&self) -> Idempotence {
+        if !self.config.idempotence {
+            return Idempotence::Off;
+        }
+        self.identity.get().map_or(Idempotence::Pending, |&identity| Idempotence::As(identity))
+    }
+
+    /// The topic, fetched if need be.
+    pub(super) async fn topic(&self, name: &str, deadline: Instant) -> Result<Arc<TopicState>> {
+        if let Some(topic) = self.topics.load().get(name) {
+            return Ok(topic.clone());
+        }
+        let topic = self.metadata.topic(name, deadline).await?;
+        self.adopt(&self.metadata.snapshot(), &topic)
+    }
+
+    /// Why a send finds no topic: it is not known yet, or the producer is closed.
+    pub(super) fn topic_missing(&self, name: &str) -> Error {
+        let snapshot = self.metadata.snapshot();
+        if let Some(topic) = snapshot.topic(name) {
+            return match self.adopt(&snapshot, topic) {
+                Ok(_) => NOT_KNOWN_YET,
+                Err(error) => error,
+            };
+        }
+        if self.lanes.lock().phase == Phase::Closed {
+            return Error::Closed;
+        }
+        self.metadata.request_refresh(Some(name));
+        NOT_KNOWN_YET
+    }
+
+    /// Makes the producer's view of a topic, or renews it, keeping the partitions it has.
+    fn adopt(&self, snapshot: &Snapshot, topic: &Topic) -> Result<Arc<TopicState>> {
+        let mut lanes = self.lanes.lock();
+        if lanes.phase == Phase::Closed {
+            return Err(Error::Closed);
+        }
+        if lanes.phase == Phase::New {
+            lanes.phase = Phase::Running;
+            self.spawn_tasks(&mut lanes);
+        }
+        let topics = self.topics.load_full();
+        let known = topics.get(&topic.name);
+        if let Some(known) = known
+            && known.partitions.len() == topic.leaders.len()
+            && known.id == topic.id
+        {
+            let known = known.clone();
+            self.rehome(&mut lanes, snapshot, &known);
+            return Ok(known);
+        }
+        let partitions = (0..topic.leaders.len())
+            .map(|index| match known.and_then(|known| known.partitions.get(index)) {
+                Some(partition) => partition.clone(),
+                None => Partition::new(topic.name.clone(), index as i32, None),
+            })
+            .collect::<Box<[_]>>();
+        let count = partitions.len() as u32;
+        let state = Arc::new(TopicState {
+            name: topic.name.clone(),
+            id: topic.id,
+            sticky: Sticky::new(count, self.config.batch_size as u32, self.env.entropy.next_u64()),
+            partitions,
+        });
+        self.rehome(&mut lanes, snapshot, &state);
+        let mut next = (*topics).clone();
+        next.insert(topic.name.clone(), state.clone());
+        self.topics.store(Arc::new(next));
+        Ok(state)
+    }
+
+    /// Gives every partition of the topic the lane of its leader.
+    fn rehome(&self, lanes: &mut Lanes, snapshot: &Snapshot, topic: &TopicState) {
+        for partition in &topic.partitions {
+            let leader = snapshot.leader(&topic.name, partition.index);
+            let lane = (leader.id >= 0 && snapshot.node(leader.id).is_some())
+                .then(|| self.lane(lanes, leader.id));
+            let mut state = partition.state.lock();
+            let same = match (&state.lane, &lane) {
+                (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                continue;
+            }
+            state.lane.clone_from(&lane);
+            // Entries in the former lane's lists no longer count.
+            state.place = Place::Idle;
+            if lane.is_none() {
+                self.stranded.notify_one();
+            }
+            let waiting = lane.filter(|_| !state.queue.is_drained());
+            if waiting.is_some() {
+                state.place = Place::Ready;
+            }
+            drop(state);
+            if let Some(lane) = waiting {
+                lane.submit(partition, Readiness::Now);
+            }
+        }
+    }
+
+    fn lane(&self, lanes: &mut Lanes, broker: i32) -> Arc<Lane> {
+        if let Some((lane, _)) = lanes.by_broker.get(&broker) {
+            return lane.clone();
+        }
+        let lane = Lane::new(broker, self.me.clone(), self.config.max_in_flight);
+        let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
+        lanes.by_broker.insert(broker, (lane.clone(), task));
+        lane
+    }
+
+    fn spawn_tasks(&self, lanes: &mut Lanes) {
+        if self.config.idempotence {
+            let task = tokio::spawn(obtain_identity(self.me.clone()));
+            lanes.tasks.push(task.abort_handle());
+        }
+        if let Some(me) = self.me.upgrade() {
+            lanes.tasks.push(tokio::spawn(expire_stranded(me)).abort_handle());
+        }
+    }
+
+    /// Waits until there is an identity, where one is needed, and every lane is connected.
+    pub(super) async fn ready_to_send(&self) {
+        loop {
+            let progress = self.progress.notified();
+            let mut progress = std::pin::pin!(progress);
+            progress.as_mut().enable();
+            let connected =
+                self.lanes.lock().by_broker.values().all(|(lane, _)| lane.is_connected());
+            if connected && self.idempotence() != Idempotence::Pending {
+                return;
+            }
+            progress.await;
+        }
+    }
+
+    /// Lets no open batch linger, and gives the results to wait for.
+    pub(super) fn seal_all(&self) -> Vec<Arc<BatchResult>> {
+        let mut unresolved = Vec::new();
+        for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
+            let mut state = partition.state.lock();
+            unresolved.extend(state.unresolved());
+            state.queue.seal_now(&self.policy);
+            resubmit(state, partition);
+        }
+        unresolved
+    }
+
+    /// Stops everything. Batches without an outcome fail with [`Error::Closed`].
+    pub(super) fn stop(&self) {
+        let mut lanes = self.lanes.lock();
+        lanes.phase = Phase::Closed;
+        let stopped = std::mem::take(&mut lanes.by_broker);
+        for task in lanes.tasks.drain(..) {
+            task.abort();
+        }
+        drop(lanes);
+        self.memory.close();
+        let topics = self.topics.swap(Arc::default());
+        for partition in topics.values().flat_map(|topic| topic.partitions.iter()) {
+            let mut state = partition.state.lock();
+            state.lane = None;
+            state.place = Place::Idle;
+            let abandoned = state.queue.abandon(&self.policy);
+            drop(state);
+            drop(abandoned);
+        }
+        for (lane, task) in stopped.into_values() {
+            task.abort();
+            lane.abandon();
+        }
+    }
+
+    /// Fails what has waited longer than `delivery.timeout.ms` in a partition.
+    pub(super) fn expire(&self, partition: &Partition, last: Option<&Error>) {
+        let now = Instant::now().into_std();
+        let mut state = partition.state.lock();
+        let expired = state.queue.expire(&self.policy, now);
+        let last = last.cloned().or_else(|| state.last_error.clone());
+        let mut lost = Vec::new();
+        for batch in &expired {
+            lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
+        }
+        drop(state);
+        for batch in expired.into_iter().chain(lost) {
+            let unknown = batch.outcome_unknown();
+            let (_, completion) = batch.into_parts();
+            completion.fail(self.delivery_timeout(last.as_ref()), unknown);
+        }
+    }
+
+    pub(super) fn delivery_timeout(&self, last: Option<&Error>) -> Error {
+        Error::Timeout {
+            what: "delivery (delivery.timeout.ms)",
+            limit: self.config.delivery_timeout,
+            last: last.cloned().map(Arc::new),
+        }
+    }
+
+    /// Partitions that no driver looks after: without a leader, or its connection, or a producer id.
+    fn stranded_partitions(&self) -> Vec<Arc<Partition>> {
+        let pending = self.idempotence() == Idempotence::Pending;
+        let topics = self.topics.load();
+        let partitions = topics.values().flat_map(|topic| topic.partitions.iter());
+        let stranded = partitions.filter(|partition| {
+            // The link's lock comes before the partition's.
+            let lane = partition.state.lock().lane.clone();
+            pending || lane.is_none_or(|lane| !lane.is_connected())
+        });
+        stranded.cloned().collect()
+    }
+}
+
+const NOT_KNOWN_YET: Error = Error::IllegalState("the topic's metadata is not there yet");
+
+/// Hands a partition that has something to send to its lane, unless it is there already.
+pub(super) fn resubmit(
+    mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
+    partition: &Arc<Partition>,
+) {
+    if state.place == Place::Ready || state.queue.is_drained() {
+        return;
+    }
+    let Some(lane) = state.lane.clone() else { return };
+    state.place = Place::Ready;
+    drop(state);
+    lane.submit(partition, Readiness::Now);
+}
+
+impl Listener for Shared {
+    fn changed(&self, snapshot: &Arc<Snapshot>, topics: &[Arc<str>]) {
+        let known = self.topics.load();
+        for name in topics.iter().filter(|name| known.contains_key(&**name)) {
+            if let Some(topic) = snapshot.topic(name) {
+                // Closed meanwhile: there is nothing to tell.
+                let _ = self.adopt(snapshot, topic);
+            }
+        }
+    }
+}
+
+/// Asks any broker for a producer id until one gives it (KIP-98).
+async fn obtain_identity(shared: Weak<Shared>) {
+    let mut failures = 0;
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        match init_producer_id(&strong).await {
+            Ok(identity) => {
+                let _ = strong.identity.set(identity);
+                strong.progress.notify_waiters();
+                for partition in
+                    strong.topics.load().values().flat_map(|topic| topic.partitions.iter())
+                {
+                    resubmit(partition.state.lock(), partition);
+                }
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no producer id yet");
+                failures += 1;
+                let pause = strong.backoff.after(failures, strong.env.entropy.unit());
+                drop(strong);
+                sleep(pause).await;
+            }
+        }
+    }
+}
+
+async fn init_producer_id(shared: &Shared) -> Result<ProducerIdentity> {
+    let mut connection = shared.metadata.connect_any().await?;
+    let answer: messages::InitProducerIdResponse = connection
+        .request(0..=4, |_| {
+            messages::InitProducerIdRequest::default()
+                .with_transactional_id(None)
+                .with_transaction_timeout_ms(i32::MAX)
+                .with_producer_id((-1).into())
+                .with_producer_epoch(-1)
+        })
+        .await?;
+    match ErrorCode(answer.error_code) {
+        ErrorCode::NONE => {
+            Ok(ProducerIdentity { id: answer.producer_id.0, epoch: answer.producer_epoch })
+        }
+        code => Err(Error::Broker { what: "InitProducerId".into(), code, message: None }),
+    }
+}
+
+/// Fails what waits too long where no driver keeps the deadlines. Ends when the producer stops.
+async fn expire_stranded(shared: Arc<Shared>) {
+    loop {
+        let waiting = shared.stranded_partitions();
+        for partition in &waiting {
+            shared.expire(partition, None);
+        }
+        // What is appended from now on expires a whole timeout from now at the earliest.
+        let idle = Instant::now() + shared.config.delivery_timeout;
+        let next = waiting
+            .iter()
+            .filter_map(|p| p.state.lock().queue.next_expiry(&shared.policy))
+            .map(Instant::from_std)
+            .min();
+        tokio::select! {
+            biased;
+            () = shared.stranded.notified() => {}
+            () = sleep_until(next.map_or(idle, |next| next.min(idle))) => {}
+        }
+    }
+}
+
+/// The address of a broker, from the snapshot.
+pub(super) fn address_of(shared: &Shared, broker: i32) -> Option<(String, u16)> {
+    let snapshot = shared.metadata.snapshot();
+    snapshot.node(broker).map(|node| (node.host.clone(), node.port))
+}

@@ -1,0 +1,145 @@
+//! Records as the application gives and gets them.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+pub use curtail_wire::records::Header;
+use curtail_wire::records::RecordHeaders;
+
+/// A record to send, borrowed: [`crate::Producer::send`] encodes it in place and keeps nothing of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) partition: Option<i32>,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) headers: &'a [Header<'a>],
+    pub(crate) timestamp: Option<i64>,
+}
+
+impl<'a> Record<'a> {
+    /// A record for `topic` with neither key nor value.
+    pub fn to(topic: &'a str) -> Self {
+        Self { topic, partition: None, key: None, value: None, headers: &[], timestamp: None }
+    }
+
+    /// Sets the key. Records with equal keys go to the same partition, in order.
+    #[must_use]
+    pub fn key<K: AsRef<[u8]> + ?Sized>(mut self, key: &'a K) -> Self {
+        self.key = Some(key.as_ref());
+        self
+    }
+
+    /// Sets the value. A record without one is a tombstone in a compacted topic.
+    #[must_use]
+    pub fn value<V: AsRef<[u8]> + ?Sized>(mut self, value: &'a V) -> Self {
+        self.value = Some(value.as_ref());
+        self
+    }
+
+    /// Sets the partition, past the partitioner.
+    #[must_use]
+    pub fn partition(mut self, partition: i32) -> Self {
+        self.partition = Some(partition);
+        self
+    }
+
+    /// Sets the headers; order and duplicates are kept.
+    #[must_use]
+    pub fn headers(mut self, headers: &'a [Header<'a>]) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets the timestamp in milliseconds since 1970-01-01 UTC; the time of the send by default.
+    #[must_use]
+    pub fn timestamp(mut self, ms: i64) -> Self {
+        self.timestamp = Some(ms);
+        self
+    }
+}
+
+/// Where an acknowledged record was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordMetadata {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Partition.
+    pub partition: i32,
+    /// Offset. `None` with `acks=0`, and when the broker had the record already from an attempt whose answer was
+    /// lost and no longer knows where.
+    pub offset: Option<i64>,
+    /// The broker's append time for topics with `message.timestamp.type=LogAppendTime`, in milliseconds.
+    pub log_append_time: Option<i64>,
+}
+
+/// A topic's partition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    /// Names a partition.
+    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
+        Self { topic: topic.into(), partition }
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// A record read. Key, value and headers are slices of the fetched batch: keeping a record keeps its batch alive.
+#[derive(Clone, Debug)]
+pub struct ConsumerRecord {
+    pub(crate) topic: Arc<str>,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) timestamp: i64,
+    pub(crate) key: Option<Bytes>,
+    pub(crate) value: Option<Bytes>,
+    pub(crate) headers: RecordHeaders,
+}
+
+impl ConsumerRecord {
+    /// Topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Partition.
+    pub fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// Offset.
+    pub fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    /// Milliseconds since 1970-01-01 UTC: when it was made, or appended, as the topic is configured.
+    pub fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    /// The key.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.key.as_deref()
+    }
+
+    /// The value.
+    pub fn value(&self) -> Option<&[u8]> {
+        self.value.as_deref()
+    }
+
+    /// The headers, in order, duplicates included.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        self.headers.iter()
+    }
+}

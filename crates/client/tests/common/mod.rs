@@ -1,0 +1,144 @@
+//! A cluster to test against: the embedded one, or a real Apache Kafka where Java and Maven are there.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use curtail::{
+    Consumer, ConsumerConfig, ConsumerRecord, Env, Producer, ProducerConfig, TopicPartition,
+};
+use curtail_apache::ApacheCluster;
+use curtail_cluster::{Cluster, ClusterConfig};
+
+/// A running cluster of either kind.
+pub(crate) enum Backend {
+    /// In this process.
+    Embedded(Box<Cluster>),
+    /// In processes of its own.
+    Apache(Box<ApacheCluster>),
+}
+
+impl Backend {
+    /// The embedded cluster, noticing dead brokers quickly.
+    pub(crate) async fn embedded(brokers: u32) -> Self {
+        Self::embedded_with(brokers, |_| {}).await
+    }
+
+    /// The embedded cluster with settings of the test's own.
+    pub(crate) async fn embedded_with(
+        brokers: u32,
+        change: impl FnOnce(&mut ClusterConfig),
+    ) -> Self {
+        let mut config = ClusterConfig {
+            brokers,
+            broker_session_timeout: Duration::from_millis(1000),
+            broker_heartbeat_interval: Duration::from_millis(200),
+            ..ClusterConfig::default()
+        };
+        change(&mut config);
+        let cluster =
+            Cluster::start(config, Env::real()).await.expect("the embedded cluster starts");
+        Self::Embedded(Box::new(cluster))
+    }
+
+    /// Apache Kafka, or `None` with a line that says why not.
+    pub(crate) fn apache(test: &str, brokers: usize) -> Option<Self> {
+        let toolchain = curtail_apache::require_or_skip(test)?;
+        let cluster = ApacheCluster::builder()
+            .toolchain(toolchain)
+            .brokers(brokers)
+            .property("auto.create.topics.enable", "false")
+            .start()
+            .expect("Apache Kafka starts");
+        Some(Self::Apache(Box::new(cluster)))
+    }
+
+    pub(crate) fn bootstrap(&self) -> String {
+        match self {
+            Self::Embedded(cluster) => cluster.bootstrap(),
+            Self::Apache(cluster) => cluster.bootstrap(),
+        }
+    }
+
+    pub(crate) async fn create_topic(&self, name: &str, partitions: i32, replicas: i16) {
+        match self {
+            Self::Embedded(cluster) => {
+                cluster.create_topic(name, partitions, replicas, &[]).expect("the topic is new");
+                cluster.settled().await;
+            }
+            Self::Apache(cluster) => {
+                let (partitions, replicas) = (partitions.to_string(), replicas.to_string());
+                let args = [
+                    "--bootstrap-server",
+                    &cluster.bootstrap(),
+                    "--create",
+                    "--topic",
+                    name,
+                    "--partitions",
+                    &partitions,
+                    "--replication-factor",
+                    &replicas,
+                ];
+                let output = cluster
+                    .run_tool("org.apache.kafka.tools.TopicCommand", &args, b"")
+                    .expect("TopicCommand runs");
+                assert!(output.success(), "{}", output.stderr);
+            }
+        }
+    }
+
+    /// Kills a broker with nothing said; ids count from 1.
+    pub(crate) fn kill(&self, id: i32) {
+        match self {
+            Self::Embedded(cluster) => cluster.kill(id),
+            Self::Apache(cluster) => cluster.kill(id as usize - 1).expect("the broker was running"),
+        }
+    }
+
+    pub(crate) async fn restart(&self, id: i32) {
+        match self {
+            Self::Embedded(cluster) => cluster.restart(id).await.expect("the broker starts again"),
+            Self::Apache(cluster) => {
+                cluster.restart(id as usize - 1).expect("the broker starts again");
+            }
+        }
+    }
+}
+
+pub(crate) fn producer(backend: &Backend, properties: &[(&str, &str)]) -> Producer {
+    let mut config = ProducerConfig::new(backend.bootstrap());
+    for (name, value) in properties {
+        config.set(name, value).expect("a known property");
+    }
+    Producer::new(config).expect("a usable configuration")
+}
+
+/// Everything in a topic's partitions, in order, by partition.
+pub(crate) async fn read_all(
+    backend: &Backend,
+    topic: &str,
+    partitions: i32,
+) -> BTreeMap<i32, Vec<ConsumerRecord>> {
+    let mut consumer =
+        Consumer::new(ConsumerConfig::new(backend.bootstrap())).expect("a usable configuration");
+    let all: Vec<TopicPartition> =
+        (0..partitions).map(|index| TopicPartition::new(topic, index)).collect();
+    consumer.assign(all.iter().cloned());
+    let ends = consumer.end_offsets(&all).await.expect("end offsets");
+    consumer.seek_to_beginning(&all).expect("assigned");
+    let mut records: BTreeMap<i32, Vec<ConsumerRecord>> = BTreeMap::new();
+    loop {
+        let mut done = true;
+        for partition in &all {
+            let position = consumer.position(partition).await.expect("a position");
+            done &= position >= ends[partition];
+        }
+        if done {
+            consumer.close().await;
+            return records;
+        }
+        for record in consumer.poll(Duration::from_secs(10)).await.expect("records") {
+            records.entry(record.partition()).or_default().push(record);
+        }
+    }
+}

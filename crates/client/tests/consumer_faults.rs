@@ -1,0 +1,270 @@
+//! The consumer while brokers die, leaders move, topics are made anew and bytes are damaged.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    time::{Duration, Instant},
+};
+
+use common::Backend;
+use curtail::{Consumer, ConsumerConfig, Error, OffsetReset, Producer, Record, TopicPartition};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn earliest(backend: &Backend) -> Consumer {
+    let mut config = ConsumerConfig::new(backend.bootstrap());
+    config.auto_offset_reset = OffsetReset::Earliest;
+    Consumer::new(config).unwrap()
+}
+
+fn all(topic: &str, partitions: i32) -> Vec<TopicPartition> {
+    (0..partitions).map(|p| TopicPartition::new(topic, p)).collect()
+}
+
+async fn send(producer: &Producer, topic: &str, partitions: i32, numbers: std::ops::Range<usize>) {
+    let mut sent = Vec::new();
+    for n in numbers {
+        for partition in 0..partitions {
+            let value = n.to_string();
+            let record = Record::to(topic).partition(partition).value(&value);
+            sent.push(producer.send(record).await.unwrap());
+        }
+    }
+    for delivery in sent {
+        delivery.await.unwrap();
+    }
+}
+
+/// Polls until each partition has given the numbers 0 to `count - 1`, in order and once each.
+async fn read_exactly(consumer: &mut Consumer, partitions: i32, count: usize) {
+    let mut next: BTreeMap<i32, usize> = BTreeMap::new();
+    read_on(consumer, &mut next, partitions, count).await;
+}
+
+async fn read_on(
+    consumer: &mut Consumer,
+    next: &mut BTreeMap<i32, usize>,
+    partitions: i32,
+    count: usize,
+) {
+    let deadline = Instant::now() + LIMIT;
+    while next.values().sum::<usize>() < count * partitions as usize {
+        let left = deadline.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "only {next:?} of {count} each within {LIMIT:?}");
+        for record in consumer.poll(left).await.unwrap() {
+            let number: usize =
+                std::str::from_utf8(record.value().unwrap()).unwrap().parse().unwrap();
+            let expected = next.entry(record.partition()).or_default();
+            assert_eq!(number, *expected, "partition {}", record.partition());
+            *expected += 1;
+        }
+    }
+}
+
+async fn a_killed_leader_interrupts_but_loses_nothing(backend: Backend) {
+    let topic = "killed";
+    backend.create_topic(topic, 3, 3).await;
+    let producer = common::producer(&backend, &[("acks", "all")]);
+    let mut consumer = earliest(&backend);
+    consumer.assign(all(topic, 3));
+    let mut next = BTreeMap::new();
+    send(&producer, topic, 3, 0..200).await;
+    read_on(&mut consumer, &mut next, 3, 200).await;
+    let victim = consumer.partitions_for(topic).await.unwrap()[0].leader.unwrap();
+    backend.kill(victim);
+    send(&producer, topic, 3, 200..400).await;
+    read_on(&mut consumer, &mut next, 3, 400).await;
+    backend.restart(victim).await;
+    send(&producer, topic, 3, 400..500).await;
+    read_on(&mut consumer, &mut next, 3, 500).await;
+    consumer.close().await;
+}
+
+#[tokio::test]
+async fn a_killed_leader_embedded() {
+    a_killed_leader_interrupts_but_loses_nothing(Backend::embedded(3).await).await;
+}
+
+#[tokio::test]
+async fn a_killed_leader_apache() {
+    let Some(backend) = Backend::apache("a_killed_leader_apache", 3) else { return };
+    a_killed_leader_interrupts_but_loses_nothing(backend).await;
+}
+
+/// A frozen broker sends no error; its partitions are read from the next leader long before the request's time is
+/// up.
+#[tokio::test]
+async fn a_frozen_leader_is_suspected() {
+    let topic = "frozen";
+    let backend = Backend::embedded(3).await;
+    backend.create_topic(topic, 1, 3).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
+    let (leader, _) = cluster.leader(topic, 0).unwrap();
+    let frozen = cluster.broker(leader).unwrap().addr().to_string();
+    let others: Vec<String> =
+        backend.bootstrap().split(',').filter(|a| *a != frozen).map(str::to_owned).collect();
+    let others = others.join(",");
+    let mut config = ConsumerConfig::new(&others);
+    config.auto_offset_reset = OffsetReset::Earliest;
+    config.common.request_timeout = 2 * LIMIT;
+    config.common.default_api_timeout = 2 * LIMIT;
+    let mut consumer = Consumer::new(config).unwrap();
+    consumer.assign(all(topic, 1));
+    let mut next = BTreeMap::new();
+    send(&common::producer(&backend, &[]), topic, 1, 0..10).await;
+    read_on(&mut consumer, &mut next, 1, 10).await;
+    cluster.freeze(leader);
+    cluster.wait_until(|c| c.leader(topic, 0).is_some_and(|(now, _)| now != leader)).await;
+    let second = Producer::new(curtail::ProducerConfig::new(&others)).unwrap();
+    send(&second, topic, 1, 10..20).await;
+    read_on(&mut consumer, &mut next, 1, 20).await;
+    cluster.thaw(leader);
+}
+
+#[tokio::test]
+async fn leaders_that_move_are_followed() {
+    let topic = "moving";
+    let backend = Backend::embedded(3).await;
+    backend.create_topic(topic, 2, 3).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
+    let producer = common::producer(&backend, &[("acks", "all"), ("linger.ms", "0")]);
+    let mut consumer = earliest(&backend);
+    consumer.assign(all(topic, 2));
+    let mut next = BTreeMap::new();
+    for round in 0..30 {
+        for partition in 0..2 {
+            cluster.wait_until(|c| c.isr(topic, partition).is_some_and(|isr| isr.len() == 3)).await;
+            cluster.move_leader(topic, partition, 1 + (round + partition) % 3).unwrap();
+        }
+        let round = round as usize;
+        send(&producer, topic, 2, round * 10..(round + 1) * 10).await;
+        read_on(&mut consumer, &mut next, 2, (round + 1) * 10).await;
+    }
+}
+
+/// A partition that moves to a broker where a fetch already waits for records does not wait with it.
+#[tokio::test]
+async fn a_waiting_fetch_does_not_hold_a_newcomer_up() {
+    let topic = "newcomer";
+    let backend = Backend::embedded(1).await;
+    backend.create_topic(topic, 2, 1).await;
+    let producer = common::producer(&backend, &[("linger.ms", "0")]);
+    send(&producer, topic, 2, 0..1).await;
+    let mut config = ConsumerConfig::new(backend.bootstrap());
+    config.auto_offset_reset = OffsetReset::Earliest;
+    config.fetch_max_wait = LIMIT;
+    config.common.request_timeout = 2 * LIMIT;
+    config.common.default_api_timeout = 2 * LIMIT;
+    let mut consumer = Consumer::new(config).unwrap();
+    let both = all(topic, 2);
+    consumer.assign([both[0].clone()]);
+    assert_eq!(consumer.poll(LIMIT).await.unwrap().len(), 1);
+    let begun = Instant::now();
+    // From here on the broker holds a fetch back; assigning and seeking get through all the same.
+    consumer.assign(both.clone());
+    let records = consumer.poll(LIMIT).await.unwrap();
+    assert_eq!((records.len(), records[0].partition()), (1, 1));
+    for _ in 0..5 {
+        consumer.seek(&both[0], 0).unwrap();
+        let records = consumer.poll(LIMIT).await.unwrap();
+        assert_eq!((records.len(), records[0].partition()), (1, 0));
+    }
+    assert!(begun.elapsed() < LIMIT / 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn one_session_serves_until_it_is_closed() {
+    let topic = "session";
+    let backend = Backend::embedded(1).await;
+    backend.create_topic(topic, 4, 1).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
+    let producer = common::producer(&backend, &[]);
+    send(&producer, topic, 4, 0..500).await;
+    let mut config = ConsumerConfig::new(backend.bootstrap());
+    config.auto_offset_reset = OffsetReset::Earliest;
+    config.prefetch_bytes = 4_000;
+    let mut consumer = Consumer::new(config).unwrap();
+    consumer.assign(all(topic, 4));
+    let id = cluster.broker_ids()[0];
+    read_exactly(&mut consumer, 4, 500).await;
+    assert_eq!(cluster.fetch_sessions(id), Some(1));
+    // Interrupted fetches keep the session.
+    for at in all(topic, 4) {
+        consumer.seek(&at, 499).unwrap();
+        consumer.poll(LIMIT).await.unwrap();
+    }
+    assert_eq!(cluster.fetch_sessions(id), Some(1));
+    consumer.close().await;
+    assert_eq!(cluster.fetch_sessions(id), Some(0));
+}
+
+#[tokio::test]
+async fn a_topic_made_anew_is_read_from_its_beginning() {
+    let topic = "anew";
+    let backend = Backend::embedded(1).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
+    let mut consumer = earliest(&backend);
+    for round in 0..3 {
+        backend.create_topic(topic, 1, 1).await;
+        let producer = common::producer(&backend, &[]);
+        send(&producer, topic, 1, 0..100 - 10 * round).await;
+        consumer.assign(all(topic, 1));
+        read_exactly(&mut consumer, 1, 100 - 10 * round).await;
+        assert!(cluster.delete_topic(topic));
+        cluster.settled().await;
+    }
+}
+
+#[tokio::test]
+async fn damage_on_disk_is_reported_and_can_be_passed() {
+    let name = "damage_on_disk_is_reported_and_can_be_passed";
+    let Some(backend) = Backend::apache(name, 1) else { return };
+    let topic = "damaged";
+    backend.create_topic(topic, 1, 1).await;
+    let producer = common::producer(&backend, &[("linger.ms", "0")]);
+    for n in 0..3 {
+        // One batch each.
+        send(&producer, topic, 1, n..n + 1).await;
+    }
+    let Backend::Apache(cluster) = &backend else { unreachable!("made above") };
+    cluster.terminate(0).unwrap();
+    let segment = cluster.data_dir(0).join("damaged-0/00000000000000000000.log");
+    flip_last_byte_of_second_batch(&segment);
+    cluster.restart(0).unwrap();
+
+    let mut consumer = earliest(&backend);
+    let at = TopicPartition::new(topic, 0);
+    consumer.assign([at.clone()]);
+    assert_eq!(consumer.poll(LIMIT).await.unwrap().len(), 1);
+    for _ in 0..2 {
+        let error = consumer.poll(LIMIT).await.unwrap_err();
+        let Error::Corrupt { topic: named, partition: 0, offset: 1, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(&**named, topic);
+        assert_eq!(consumer.position(&at).await.unwrap(), 1, "the position stays");
+    }
+    consumer.seek(&at, 2).unwrap();
+    let records = consumer.poll(LIMIT).await.unwrap();
+    assert_eq!((records.len(), records[0].offset()), (1, 2));
+}
+
+fn flip_last_byte_of_second_batch(segment: &std::path::Path) {
+    let mut file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(segment)
+        .expect("the segment is there");
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    let size =
+        |at: usize| 12 + u32::from_be_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+    let second = size(0);
+    let last = second + size(second) - 2;
+    file.seek(SeekFrom::Start(last as u64)).unwrap();
+    file.write_all(&[bytes[last] ^ 1]).unwrap();
+}

@@ -1,0 +1,126 @@
+//! The client against peers that break the protocol: nothing they send may panic it, hang it or fill its memory, and
+//! what the application is told is one typed line.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "hostile/broker.rs"]
+mod broker;
+#[path = "hostile/consume.rs"]
+mod consume;
+#[path = "hostile/mutate.rs"]
+mod mutate;
+#[path = "hostile/peers.rs"]
+mod peers;
+#[path = "hostile/produce.rs"]
+mod produce;
+
+use std::{cell::Cell, future::Future, sync::Once, time::Duration};
+
+use broker::Broker;
+use curtail::{
+    Admin, AdminConfig, CommonConfig, Consumer, ConsumerConfig, Error, OffsetReset, Producer,
+    ProducerConfig, Record, TopicPartition,
+};
+
+/// No test may come near this; one that does hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// No call may take longer: its own limits are at most 1.5 s, and the machine may be busy.
+const CALL: Duration = Duration::from_secs(6);
+
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Runs a test on this thread alone. The client's tasks run here too, and a panic in one of them fails the test,
+/// though the runtime would swallow it.
+fn run(body: impl Future<Output = ()>) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let default = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            default(info);
+        }));
+    });
+    PANICS.set(0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(HANGS, body).await.expect("the test ends in time");
+    });
+    drop(runtime);
+    assert_eq!(PANICS.get(), 0, "a task panicked");
+}
+
+/// Waits for a call that has to end by itself.
+async fn ends<T>(what: &str, call: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(CALL, call).await {
+        Ok(result) => result,
+        Err(_) => panic!("{what} hangs"),
+    }
+}
+
+/// An error is one line that a person can read.
+fn check_error(error: &Error) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && !text.contains(['\n', '\r', '\0']), "{text:?}");
+    assert!(text.len() < 1000, "{text}");
+}
+
+fn short(common: &mut CommonConfig) {
+    common.request_timeout = Duration::from_millis(500);
+    common.connection_setup_timeout = Duration::from_millis(500);
+    common.default_api_timeout = Duration::from_millis(1000);
+    common.retry_backoff = Duration::from_millis(5);
+    common.retry_backoff_max = Duration::from_millis(50);
+    common.reconnect_backoff = Duration::from_millis(5);
+    common.reconnect_backoff_max = Duration::from_millis(50);
+}
+
+fn producer_config(address: &str) -> ProducerConfig {
+    let mut config = ProducerConfig::new(address);
+    short(&mut config.common);
+    config.max_block = Duration::from_millis(500);
+    config.delivery_timeout = Duration::from_millis(1500);
+    config.linger = Duration::ZERO;
+    config
+}
+
+fn producer(broker: &Broker) -> Producer {
+    Producer::with_env(producer_config(&broker.address.to_string()), &broker.env()).unwrap()
+}
+
+fn consumer_config(address: &str) -> ConsumerConfig {
+    let mut config = ConsumerConfig::new(address);
+    short(&mut config.common);
+    config.auto_offset_reset = OffsetReset::Earliest;
+    config.fetch_max_wait = Duration::from_millis(20);
+    config
+}
+
+fn consumer(broker: &Broker) -> Consumer {
+    let config = consumer_config(&broker.address.to_string());
+    let mut consumer = Consumer::with_env(config, &broker.env()).unwrap();
+    consumer.assign([partition(0)]);
+    consumer
+}
+
+fn admin(broker: &Broker) -> Admin {
+    let mut config = AdminConfig::new(broker.address.to_string());
+    short(&mut config.common);
+    Admin::with_env(config, &broker.env()).unwrap()
+}
+
+fn partition(index: i32) -> TopicPartition {
+    TopicPartition::new(broker::TOPIC, index)
+}
+
+fn record(value: &str) -> Record<'_> {
+    Record::to(broker::TOPIC).partition(0).value(value)
+}
+
+/// Sends one record and waits for what becomes of it.
+async fn deliver(producer: &Producer, value: &str) -> Result<Option<i64>, Error> {
+    let delivery = ends("send", producer.send(record(value))).await?;
+    Ok(ends("delivery", delivery).await?.offset)
+}

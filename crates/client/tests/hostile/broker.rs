@@ -1,0 +1,415 @@
+//! A broker that a test scripts: it keeps a small log of its own and answers honestly, except where the script puts
+//! other bytes in the answer's place.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use curtail::{Env, ErrorCode};
+use curtail_net::{BoxFuture, Entropy, Listener, Net, RealNet, Socket, SocketOptions};
+use curtail_wire::{
+    ApiKey, Uuid, Writer,
+    cold::{self, StrBytes, messages},
+    compression::{Codec, Compression, DecompressLimit},
+    fetch::{FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse},
+    frame::FrameSplitter,
+    header::{encode_response_header, split_request},
+    metadata::{
+        MetadataBroker, MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic,
+    },
+    produce::{ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse},
+    records::{self, Batch, BatchBuilder, ProducerStamp, RecordData},
+};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+pub(crate) const TOPIC: &str = "t";
+pub(crate) const TOPIC_ID: Uuid = Uuid([7; 16]);
+pub(crate) const EPOCH: i32 = 5;
+
+/// A request that has come in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) api: ApiKey,
+    pub(crate) version: i16,
+    pub(crate) correlation_id: i32,
+    /// How many requests of this API came before it, over all connections.
+    pub(crate) nth: usize,
+}
+
+/// What the script does with an answer. Frames are whole, their length first.
+pub(crate) enum Act {
+    Send(Vec<u8>),
+    /// The bytes, and then the connection is reset.
+    Cut(Vec<u8>),
+    /// Nothing is ever said again on this connection.
+    Mute,
+}
+
+type Script = Box<dyn FnMut(&Call, Vec<u8>) -> Act + Send>;
+
+/// A batch that was appended.
+struct Written {
+    first_sequence: i32,
+    last_sequence: i32,
+    offset: i64,
+}
+
+/// What the broker has appended and seen.
+#[derive(Default)]
+pub(crate) struct Model {
+    /// Values by partition, in the order of the log.
+    pub(crate) log: BTreeMap<i32, Vec<Vec<u8>>>,
+    /// Batches by producer id and partition.
+    written: BTreeMap<(i64, i32), Vec<Written>>,
+    calls: BTreeMap<i16, usize>,
+    pub(crate) connections: usize,
+    pub(crate) partitions: i32,
+    /// Fetched from every partition at offset 0.
+    pub(crate) stored: Bytes,
+    /// Fetched at every other offset.
+    pub(crate) stored_later: Bytes,
+}
+
+pub(crate) struct Broker {
+    pub(crate) address: SocketAddr,
+    pub(crate) model: Mutex<Model>,
+    script: Mutex<Script>,
+}
+
+impl Broker {
+    /// A broker that passes every answer through `script`.
+    pub(crate) async fn start(
+        script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,
+    ) -> Arc<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let broker = Arc::new(Self {
+            address: listener.local_addr().unwrap(),
+            model: Mutex::new(Model { partitions: 1, ..Model::default() }),
+            script: Mutex::new(Box::new(script)),
+        });
+        let serving = broker.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                serving.model.lock().connections += 1;
+                let serving = serving.clone();
+                tokio::spawn(async move { drop(serving.serve(stream).await) });
+            }
+        });
+        broker
+    }
+
+    pub(crate) async fn honest() -> Arc<Self> {
+        Self::start(|_, frame| Act::Send(frame)).await
+    }
+
+    /// Changes the script from the next request on.
+    pub(crate) fn script(&self, script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static) {
+        *self.script.lock() = Box::new(script);
+    }
+
+    pub(crate) fn calls(&self, api: ApiKey) -> usize {
+        self.model.lock().calls.get(&api.0).copied().unwrap_or_default()
+    }
+
+    async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        let mut splitter = FrameSplitter::default();
+        loop {
+            let Some(frame) = splitter.next_frame().map_err(io::Error::other)? else {
+                if stream.read_buf(splitter.spare(4096)).await? == 0 {
+                    return Ok(());
+                }
+                continue;
+            };
+            let (header, body) = split_request(&frame).map_err(io::Error::other)?;
+            let nth = {
+                let mut model = self.model.lock();
+                let count = model.calls.entry(header.api.0).or_default();
+                *count += 1;
+                *count - 1
+            };
+            let call = Call {
+                api: header.api,
+                version: header.version,
+                correlation_id: header.correlation_id,
+                nth,
+            };
+            let answer = self.answer(&call, body).await;
+            let act = (self.script.lock())(&call, answer);
+            match act {
+                Act::Send(bytes) => stream.write_all(&bytes).await?,
+                Act::Cut(bytes) => {
+                    stream.write_all(&bytes).await?;
+                    return Ok(());
+                }
+                Act::Mute => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn answer(&self, call: &Call, body: Bytes) -> Vec<u8> {
+        match call.api {
+            ApiKey::API_VERSIONS => api_versions(call),
+            ApiKey::METADATA => metadata(call, &self.metadata(call, &body)),
+            ApiKey::PRODUCE => produce(call, &self.produce(call, &body)),
+            ApiKey::FETCH => {
+                let request = FetchRequest::decode(call.version, &body).unwrap();
+                let answer = self.fetch(&request);
+                let empty =
+                    answer.topics.iter().flat_map(|t| &t.partitions).all(|p| p.records.is_empty());
+                if empty && request.max_wait_ms > 0 {
+                    // Held back as a broker does that has nothing to give.
+                    let limit = Duration::from_millis(request.max_wait_ms as u64);
+                    let _ = tokio::time::timeout(limit, std::future::pending::<()>()).await;
+                }
+                fetch(call, &answer)
+            }
+            ApiKey::INIT_PRODUCER_ID => {
+                let answer = messages::InitProducerIdResponse::default()
+                    .with_producer_id(1000.into())
+                    .with_producer_epoch(0);
+                cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
+            }
+            ApiKey::LIST_OFFSETS => list_offsets(call, body, |_| 0),
+            api => panic!("the broker has no answer to {api:?}"),
+        }
+    }
+
+    pub(crate) fn metadata(&self, call: &Call, body: &Bytes) -> MetadataResponse {
+        MetadataRequest::decode(call.version, body).unwrap();
+        self.picture()
+    }
+
+    /// The whole cluster, as Metadata describes it.
+    pub(crate) fn picture(&self) -> MetadataResponse {
+        let partition = |index| MetadataPartition {
+            index,
+            leader_id: 1,
+            leader_epoch: EPOCH,
+            replicas: vec![1],
+            isr: vec![1],
+            ..MetadataPartition::default()
+        };
+        MetadataResponse {
+            brokers: vec![MetadataBroker {
+                node_id: 1,
+                host: "127.0.0.1".into(),
+                port: self.address.port().into(),
+                rack: None,
+            }],
+            cluster_id: Some("hostile".into()),
+            controller_id: 1,
+            topics: vec![MetadataTopic {
+                name: Some(TOPIC.into()),
+                topic_id: TOPIC_ID,
+                partitions: (0..self.model.lock().partitions).map(partition).collect(),
+                ..MetadataTopic::default()
+            }],
+            ..MetadataResponse::default()
+        }
+    }
+
+    fn produce(&self, call: &Call, body: &Bytes) -> ProduceResponse {
+        let request = ProduceRequest::decode(call.version, body).unwrap();
+        let mut model = self.model.lock();
+        let topics = request.topics.into_iter().map(|topic| ProduceTopicResponse {
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|p| model.append(p.index, p.records.clone().unwrap()))
+                .collect(),
+            name: topic.name,
+            topic_id: topic.topic_id,
+        });
+        ProduceResponse { topics: topics.collect(), ..ProduceResponse::default() }
+    }
+
+    fn fetch(&self, request: &FetchRequest) -> FetchResponse {
+        let (stored, later) = {
+            let model = self.model.lock();
+            (model.stored.clone(), model.stored_later.clone())
+        };
+        let topics = request.topics.iter().map(|topic| FetchTopicResponse {
+            name: topic.name.clone(),
+            topic_id: topic.topic_id,
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|p| FetchPartitionResponse {
+                    index: p.index,
+                    high_watermark: 1000,
+                    last_stable_offset: 1000,
+                    log_start_offset: 0,
+                    records: if p.fetch_offset == 0 { stored.clone() } else { later.clone() },
+                    ..FetchPartitionResponse::default()
+                })
+                .collect(),
+        });
+        FetchResponse { topics: topics.collect(), ..FetchResponse::default() }
+    }
+
+    /// An environment whose network leads to this broker and nowhere else, whatever addresses it is given.
+    pub(crate) fn env(&self) -> Env {
+        let net = Arc::new(OnlyTo(vec![self.address]));
+        Env { net, entropy: Entropy::from_seed(1), ..Env::real() }
+    }
+}
+
+impl Model {
+    /// Appends as a broker does for an idempotent producer: a batch that is there already is not written again, and
+    /// one that leaves a gap is refused.
+    fn append(&mut self, partition: i32, bytes: Bytes) -> ProducePartitionResponse {
+        let batch = Batch::parse(bytes).unwrap();
+        batch.verify_crc().unwrap();
+        let header = batch.header;
+        let log = self.log.entry(partition).or_default();
+        let written = self.written.entry((header.producer_id, partition)).or_default();
+        let (first_sequence, last_sequence) = (header.base_sequence, header.last_sequence());
+        let mut answer =
+            ProducePartitionResponse { index: partition, ..ProducePartitionResponse::default() };
+        let same =
+            |w: &&Written| (w.first_sequence, w.last_sequence) == (first_sequence, last_sequence);
+        if let Some(before) = written.iter().find(same) {
+            answer.base_offset = before.offset;
+            return answer;
+        }
+        if first_sequence != written.last().map_or(0, |last| last.last_sequence + 1) {
+            answer.error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
+            return answer;
+        }
+        answer.base_offset = log.len() as i64;
+        written.push(Written { first_sequence, last_sequence, offset: answer.base_offset });
+        for record in batch.records(&DecompressLimit::default()).unwrap() {
+            log.push(record.unwrap().value.unwrap().to_vec());
+        }
+        answer
+    }
+}
+
+pub(crate) fn frame(call: &Call, encode: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut w = Writer::with_capacity(256);
+    w.i32(0);
+    encode_response_header(call.api, call.version, call.correlation_id, &mut w);
+    encode(&mut w);
+    let length = w.len() - 4;
+    w.patch_i32(0, length as i32);
+    w.into_vec()
+}
+
+pub(crate) fn metadata(call: &Call, answer: &MetadataResponse) -> Vec<u8> {
+    frame(call, |w| answer.encode(call.version, w))
+}
+
+pub(crate) fn produce(call: &Call, answer: &ProduceResponse) -> Vec<u8> {
+    frame(call, |w| answer.encode(call.version, w))
+}
+
+pub(crate) fn fetch(call: &Call, answer: &FetchResponse) -> Vec<u8> {
+    frame(call, |w| answer.encode(call.version, w))
+}
+
+/// The answer in a Produce frame.
+pub(crate) fn produce_of(call: &Call, frame: &[u8]) -> ProduceResponse {
+    let body = body_of(call, frame);
+    ProduceResponse::decode(call.version, &body).unwrap()
+}
+
+pub(crate) fn body_of(call: &Call, frame: &[u8]) -> Bytes {
+    let frame = Bytes::copy_from_slice(&frame[4..]);
+    curtail_wire::header::response_body(&frame, call.api, call.version).unwrap()
+}
+
+pub(crate) fn list_offsets(call: &Call, body: Bytes, offset: impl Fn(i32) -> i64) -> Vec<u8> {
+    use messages::list_offsets_response::{
+        ListOffsetsPartitionResponse as Partition, ListOffsetsTopicResponse as Topic,
+    };
+    let request: messages::ListOffsetsRequest = cold::decode_request(call.version, body).unwrap();
+    let topics = request.topics.iter().map(|topic| {
+        let partition =
+            |index| Partition::default().with_partition_index(index).with_offset(offset(index));
+        let partitions = topic.partitions.iter().map(|p| partition(p.partition_index)).collect();
+        Topic::default()
+            .with_name(StrBytes::from_string(topic.name.to_string()).into())
+            .with_partitions(partitions)
+    });
+    let answer = messages::ListOffsetsResponse::default().with_topics(topics.collect());
+    cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
+}
+
+pub(crate) const SPOKEN: [(ApiKey, i16, i16); 6] = [
+    (ApiKey::PRODUCE, 3, 13),
+    (ApiKey::FETCH, 4, 17),
+    (ApiKey::LIST_OFFSETS, 1, 10),
+    (ApiKey::METADATA, 0, 13),
+    (ApiKey::API_VERSIONS, 0, 3),
+    (ApiKey::INIT_PRODUCER_ID, 0, 4),
+];
+
+fn api_versions(call: &Call) -> Vec<u8> {
+    frame(call, |w| {
+        w.i16(0);
+        w.array(SPOKEN.len());
+        for (api, min, max) in SPOKEN {
+            w.i16(api.0);
+            w.i16(min);
+            w.i16(max);
+            w.no_tags();
+        }
+        if call.version >= 1 {
+            w.i32(0);
+        }
+        w.no_tags();
+    })
+}
+
+/// One batch of the values, at an offset, as a log has it.
+pub(crate) fn batch(base_offset: i64, codec: Codec, values: &[&[u8]]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(Vec::new());
+    for &value in values {
+        builder.append(&RecordData { key: None, value: Some(value), headers: &[], timestamp: 1 });
+    }
+    let mut batch = builder.seal(&Compression { codec, level: None }, &mut Vec::new()).unwrap();
+    records::stamp(&mut batch, ProducerStamp::NONE);
+    records::set_base_offset_and_epoch(&mut batch, base_offset, EPOCH);
+    batch
+}
+
+/// A network with nothing in it but these addresses. Names are not looked up.
+pub(crate) struct OnlyTo(pub(crate) Vec<SocketAddr>);
+
+impl Net for OnlyTo {
+    fn connect(
+        &self,
+        addr: SocketAddr,
+        options: SocketOptions,
+    ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
+        if self.0.contains(&addr) {
+            return RealNet.connect(addr, options);
+        }
+        Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        RealNet.listen(addr)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move {
+            let ip = host.parse().map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+            Ok(vec![SocketAddr::new(ip, port)])
+        })
+    }
+}

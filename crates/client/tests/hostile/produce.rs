@@ -1,0 +1,367 @@
+//! Brokers whose answers to Produce are wrong, and what becomes of the records.
+
+use curtail::{Error, ErrorCode};
+use curtail_wire::{
+    ApiKey,
+    produce::{LeaderIdAndEpoch, NodeEndpoint, ProducePartitionResponse, ProduceTopicResponse},
+};
+
+use crate::{
+    broker::{Act, Broker, EPOCH, TOPIC, TOPIC_ID, produce, produce_of},
+    *,
+};
+
+fn values(broker: &Broker) -> Vec<String> {
+    let model = broker.model.lock();
+    let log = model.log.get(&0).cloned().unwrap_or_default();
+    log.into_iter().map(|value| String::from_utf8(value).unwrap()).collect()
+}
+
+/// Replaces the first answer to Produce from now on.
+fn first_answer(broker: &Broker, mut change: impl FnMut(&[u8]) -> Act + Send + 'static) {
+    let first = broker.calls(ApiKey::PRODUCE);
+    broker.script(move |call, frame| {
+        if call.api == ApiKey::PRODUCE && call.nth == first {
+            return change(&frame);
+        }
+        Act::Send(frame)
+    });
+}
+
+#[test]
+fn an_answer_reset_at_every_byte_writes_once() {
+    run(async {
+        let broker = Broker::honest().await;
+        let producer = producer(&broker);
+        assert_eq!(deliver(&producer, "first").await.unwrap(), Some(0));
+        let length = {
+            let answer = produce_of_default();
+            produce(&answer.0, &answer.1).len()
+        };
+        let mut expected = vec!["first".to_owned()];
+        for n in 0..=length {
+            first_answer(&broker, move |frame| Act::Cut(frame[..n.min(frame.len())].to_vec()));
+            let (one, two) = (format!("{n}a"), format!("{n}b"));
+            let a = ends("send", producer.send(record(&one))).await.unwrap();
+            let b = ends("send", producer.send(record(&two))).await.unwrap();
+            let at = expected.len() as i64;
+            assert_eq!(ends("delivery", a).await.unwrap().offset, Some(at), "cut at {n}");
+            assert_eq!(ends("delivery", b).await.unwrap().offset, Some(at + 1), "cut at {n}");
+            expected.extend([one, two]);
+        }
+        assert_eq!(values(&broker), expected);
+        ends("close", producer.close()).await.unwrap();
+    });
+}
+
+/// An answer of the size that this broker gives.
+fn produce_of_default() -> (crate::broker::Call, curtail_wire::produce::ProduceResponse) {
+    let call = crate::broker::Call { api: ApiKey::PRODUCE, version: 13, correlation_id: 0, nth: 0 };
+    let partitions = vec![ProducePartitionResponse::default()];
+    let topics = vec![ProduceTopicResponse { name: String::new(), topic_id: TOPIC_ID, partitions }];
+    (call, curtail_wire::produce::ProduceResponse { topics, ..Default::default() })
+}
+
+#[test]
+fn a_shortened_answer_writes_once() {
+    run(async {
+        let broker = Broker::honest().await;
+        let producer = producer(&broker);
+        let (call, answer) = produce_of_default();
+        let length = produce(&call, &answer).len();
+        let mut expected = Vec::new();
+        for n in 4..length {
+            first_answer(&broker, move |frame| {
+                let n = n.min(frame.len());
+                Act::Send([&((n - 4) as i32).to_be_bytes(), &frame[4..n]].concat())
+            });
+            let value = n.to_string();
+            let at = expected.len() as i64;
+            assert_eq!(deliver(&producer, &value).await.unwrap(), Some(at), "cut at {n}");
+            expected.push(value);
+        }
+        assert_eq!(values(&broker), expected);
+    });
+}
+
+#[test]
+fn an_answer_that_leaves_the_partition_out_is_asked_again() {
+    run(async {
+        let broker = Broker::honest().await;
+        let producer = producer(&broker);
+        for (n, variant) in ["no topics", "no partitions", "others"].into_iter().enumerate() {
+            let first = broker.calls(ApiKey::PRODUCE);
+            broker.script(move |call, frame| {
+                if call.api != ApiKey::PRODUCE || call.nth != first {
+                    return Act::Send(frame);
+                }
+                let mut answer = produce_of(call, &frame);
+                match variant {
+                    "no topics" => answer.topics.clear(),
+                    "no partitions" => answer.topics[0].partitions.clear(),
+                    _ => {
+                        let partitions = &mut answer.topics[0].partitions;
+                        partitions[0].index = 999;
+                        let mut second = partitions[0].clone();
+                        second.index = -7;
+                        partitions.push(second);
+                    }
+                }
+                Act::Send(produce(call, &answer))
+            });
+            assert_eq!(deliver(&producer, variant).await.unwrap(), Some(n as i64), "{variant}");
+        }
+        assert_eq!(values(&broker), ["no topics", "no partitions", "others"]);
+    });
+}
+
+#[test]
+fn a_broker_that_never_names_the_partition_ends_in_one_error() {
+    run(async {
+        let broker = Broker::start(|call, frame| match call.api {
+            ApiKey::PRODUCE => {
+                let mut answer = produce_of(call, &frame);
+                answer.topics.clear();
+                Act::Send(produce(call, &answer))
+            }
+            _ => Act::Send(frame),
+        })
+        .await;
+        let producer = producer(&broker);
+        let error = deliver(&producer, "x").await.unwrap_err();
+        check_error(&error);
+        assert!(
+            matches!(&error, Error::NotAcknowledged { may_have_been_written: true, .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("leaves out a batch"), "{error}");
+    });
+}
+
+/// A leader of a lower or the same epoch is not asked; one of a newer epoch is.
+#[test]
+fn a_stale_leader_is_not_followed() {
+    run(async {
+        let other = Broker::honest().await;
+        let broker = Broker::honest().await;
+        let net = crate::broker::OnlyTo(vec![broker.address, other.address]);
+        let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
+        let config = producer_config(&broker.address.to_string());
+        let producer = Producer::with_env(config, &env).unwrap();
+        deliver(&producer, "before").await.unwrap();
+        let port = i32::from(other.address.port());
+        for epoch in [-1, 0, EPOCH - 1, EPOCH] {
+            let first = broker.calls(ApiKey::PRODUCE);
+            broker.script(move |call, frame| {
+                if call.api != ApiKey::PRODUCE || call.nth != first {
+                    return Act::Send(frame);
+                }
+                let mut answer = produce_of(call, &frame);
+                let partition = &mut answer.topics[0].partitions[0];
+                partition.error = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+                partition.base_offset = -1;
+                partition.current_leader =
+                    Some(LeaderIdAndEpoch { leader_id: 2, leader_epoch: epoch });
+                answer.node_endpoints =
+                    vec![NodeEndpoint { node_id: 2, host: "127.0.0.1".into(), port, rack: None }];
+                Act::Send(produce(call, &answer))
+            });
+            deliver(&producer, &epoch.to_string()).await.unwrap();
+        }
+        assert_eq!(other.model.lock().connections, 0, "an older leader was asked");
+        assert_eq!(values(&broker), ["before", "-1", "0", "4", "5"]);
+    });
+}
+
+/// Metadata of an older epoch, as a broker cut off from the controller gives it, changes nothing.
+#[test]
+fn stale_metadata_is_not_followed() {
+    run(async {
+        let other = Broker::honest().await;
+        let broker = Broker::honest().await;
+        let net = crate::broker::OnlyTo(vec![broker.address, other.address]);
+        let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
+        let mut config = producer_config(&broker.address.to_string());
+        config.common.metadata_max_age = Duration::from_millis(5);
+        let producer = Producer::with_env(config, &env).unwrap();
+        deliver(&producer, "before").await.unwrap();
+        let mut stale = broker.picture();
+        let mut second = stale.brokers[0].clone();
+        (second.node_id, second.port) = (2, other.address.port().into());
+        stale.brokers.push(second);
+        stale.topics[0].partitions[0].leader_id = 2;
+        stale.topics[0].partitions[0].leader_epoch = EPOCH - 1;
+        broker.script(move |call, frame| match call.api {
+            ApiKey::METADATA => Act::Send(crate::broker::metadata(call, &stale)),
+            _ => Act::Send(frame),
+        });
+        let before = broker.calls(ApiKey::METADATA);
+        let mut sent = vec!["before".to_owned()];
+        while broker.calls(ApiKey::METADATA) < before + 5 {
+            sent.push(sent.len().to_string());
+            deliver(&producer, sent.last().unwrap()).await.unwrap();
+        }
+        assert_eq!(other.model.lock().connections, 0, "an older leader was asked");
+        assert_eq!(values(&broker), sent);
+    });
+}
+
+#[test]
+fn unknown_error_codes_and_words_end_in_one_line() {
+    run(async {
+        for code in [-2, 9999, i16::MAX, i16::MIN] {
+            let broker = Broker::start(move |call, frame| {
+                if call.api != ApiKey::PRODUCE {
+                    return Act::Send(frame);
+                }
+                let mut answer = produce_of(call, &frame);
+                let partition = &mut answer.topics[0].partitions[0];
+                partition.error = ErrorCode(code);
+                partition.error_message = Some("two\nlines\r\n\0 and \x1b[31mred".repeat(100));
+                Act::Send(produce(call, &answer))
+            })
+            .await;
+            let producer = producer(&broker);
+            let error = deliver(&producer, "x").await.unwrap_err();
+            check_error(&error);
+            assert!(matches!(error, Error::NotAcknowledged { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn offsets_at_the_end_of_numbers_do_not_overflow() {
+    run(async {
+        for (base, time) in [(i64::MAX, i64::MAX), (i64::MAX - 1, i64::MIN), (i64::MIN, -5)] {
+            let broker = Broker::start(move |call, frame| {
+                if call.api != ApiKey::PRODUCE {
+                    return Act::Send(frame);
+                }
+                let mut answer = produce_of(call, &frame);
+                let partition = &mut answer.topics[0].partitions[0];
+                (partition.base_offset, partition.log_append_time_ms) = (base, time);
+                partition.log_start_offset = base;
+                answer.throttle_time_ms = i32::MAX;
+                Act::Send(produce(call, &answer))
+            })
+            .await;
+            let mut config = producer_config(&broker.address.to_string());
+            config.linger = Duration::from_millis(20);
+            let producer = Producer::with_env(config, &broker.env()).unwrap();
+            let mut sent = Vec::new();
+            for value in ["a", "b", "c"] {
+                sent.push(ends("send", producer.send(record(value))).await.unwrap());
+            }
+            for delivery in sent {
+                ends("delivery", delivery).await.unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn answers_nobody_asked_for_cost_the_connection_and_no_record() {
+    run(async {
+        let broker = Broker::start(|call, mut frame| {
+            if call.api == ApiKey::PRODUCE && call.nth % 2 == 0 {
+                // The answer, and then it again.
+                frame.extend_from_within(..);
+            }
+            Act::Send(frame)
+        })
+        .await;
+        let producer = producer(&broker);
+        let expected: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+        for (n, value) in expected.iter().enumerate() {
+            assert_eq!(deliver(&producer, value).await.unwrap(), Some(n as i64));
+        }
+        assert_eq!(values(&broker), expected);
+    });
+}
+
+/// Without an identity nothing is sent; the records fail when their time is up.
+#[test]
+fn a_broker_that_gives_no_producer_id() {
+    run(async {
+        for variant in 0..3 {
+            let broker = Broker::start(move |call, frame| match (call.api, variant) {
+                (ApiKey::INIT_PRODUCER_ID, 0) => Act::Mute,
+                (ApiKey::INIT_PRODUCER_ID, 1) => Act::Cut(frame[..9].to_vec()),
+                (ApiKey::INIT_PRODUCER_ID, _) => {
+                    Act::Send(crate::broker::frame(call, |w| w.raw(&[0xff; 30])))
+                }
+                _ => Act::Send(frame),
+            })
+            .await;
+            let producer = producer(&broker);
+            let error = deliver(&producer, "x").await.unwrap_err();
+            check_error(&error);
+            let Error::NotAcknowledged { may_have_been_written: false, .. } = &error else {
+                panic!("{error}")
+            };
+            assert!(values(&broker).is_empty());
+            ends("close", producer.close()).await.unwrap();
+        }
+    });
+}
+
+/// A leader that accepts connections and says nothing holds records up for `delivery.timeout.ms`, however long a
+/// connection may take to set up.
+#[test]
+fn a_mute_leader_holds_records_no_longer_than_their_time() {
+    run(async {
+        let broker = Broker::honest().await;
+        let mute = Broker::start(|_, _| Act::Mute).await;
+        let mut picture = broker.picture();
+        let mut second = picture.brokers[0].clone();
+        (second.node_id, second.port) = (2, mute.address.port().into());
+        picture.brokers.push(second);
+        picture.topics[0].partitions[0].leader_id = 2;
+        broker.script(move |call, frame| match call.api {
+            ApiKey::METADATA => Act::Send(crate::broker::metadata(call, &picture)),
+            _ => Act::Send(frame),
+        });
+        let net = crate::broker::OnlyTo(vec![broker.address, mute.address]);
+        let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
+        let mut config = producer_config(&broker.address.to_string());
+        config.common.connection_setup_timeout = 2 * CALL;
+        let producer = Producer::with_env(config, &env).unwrap();
+        let error = deliver(&producer, "x").await.unwrap_err();
+        check_error(&error);
+        assert!(
+            matches!(&error, Error::NotAcknowledged { may_have_been_written: false, .. }),
+            "{error}"
+        );
+    });
+}
+
+/// A broker that shakes hands and then hangs up is not called again and again without a pause.
+#[test]
+fn a_leader_that_hangs_up_is_called_at_a_measured_pace() {
+    run(async {
+        let broker = Broker::start(|call, frame| match call.api {
+            ApiKey::PRODUCE => Act::Cut(Vec::new()),
+            ApiKey::API_VERSIONS => Act::Send(frame),
+            _ => Act::Send(frame),
+        })
+        .await;
+        let leader = Broker::start(|_, frame| Act::Cut(frame)).await;
+        let mut picture = broker.picture();
+        let mut second = picture.brokers[0].clone();
+        (second.node_id, second.port) = (2, leader.address.port().into());
+        picture.brokers.push(second);
+        picture.topics[0].partitions[0].leader_id = 2;
+        broker.script(move |call, frame| match call.api {
+            ApiKey::METADATA => Act::Send(crate::broker::metadata(call, &picture)),
+            _ => Act::Send(frame),
+        });
+        let net = crate::broker::OnlyTo(vec![broker.address, leader.address]);
+        let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
+        let config = producer_config(&broker.address.to_string());
+        let producer = Producer::with_env(config, &env).unwrap();
+        check_error(&deliver(&producer, "x").await.unwrap_err());
+        // 1.5 s at up to 50 ms each, half of it by chance: some 60 of them, and not thousands.
+        let connections = leader.model.lock().connections;
+        assert!(connections < 200, "{connections} connections to {TOPIC}'s leader");
+    });
+}
