@@ -1,0 +1,205 @@
+//! One incarnation of a broker: what its tasks share, and how the metadata changes it.
+
+mod connection;
+mod run;
+
+pub(crate) use connection::{fill, write_all};
+pub(crate) use run::{Phase, Slot, run};
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use curtail_net::Env;
+use curtail_wire::produce::NodeEndpoint;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
+
+use crate::{
+    config::ClusterConfig,
+    controller::Controller,
+    disk::Disk,
+    faults::Delays,
+    image::{Image, PartitionImage, PartitionKey, TopicImage},
+    log::{self, LogError, PartitionLog},
+    replica::{
+        fetcher::Fetchers,
+        partition::{Owner, Partition},
+        purgatory::WaitIds,
+    },
+    session::SessionCache,
+};
+
+/// What the tasks of one incarnation share.
+pub(crate) struct Broker {
+    pub(crate) id: i32,
+    pub(crate) epoch: i64,
+    pub(crate) config: Arc<ClusterConfig>,
+    pub(crate) env: Env,
+    pub(crate) controller: Arc<Controller>,
+    pub(crate) delays: Arc<Delays>,
+    pub(crate) sessions: Mutex<SessionCache>,
+    pub(crate) wait_ids: WaitIds,
+    pub(crate) fetchers: Fetchers,
+    owner: Arc<Owner>,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// The broker's own, possibly old, copy of the metadata: the only one its answers come from.
+    image: ArcSwap<Image>,
+    partitions: RwLock<BTreeMap<PartitionKey, Arc<Partition>>>,
+}
+
+impl Broker {
+    /// The broker's copy of the metadata.
+    pub(crate) fn image(&self) -> arc_swap::Guard<Arc<Image>> {
+        self.image.load()
+    }
+
+    /// The replica here of a partition.
+    pub(crate) fn partition(&self, key: PartitionKey) -> Option<Arc<Partition>> {
+        self.partitions.read().get(&key).cloned()
+    }
+
+    pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.partitions.read().values().cloned().collect()
+    }
+
+    /// Where a leader named in an answer listens (KIP-951).
+    pub(crate) fn endpoint(&self, id: i32) -> Option<NodeEndpoint> {
+        self.image.load().live_broker(id).map(|b| NodeEndpoint {
+            node_id: b.id,
+            host: b.host.to_string(),
+            port: i32::from(b.port),
+            rack: None,
+        })
+    }
+
+    /// Makes a version of the metadata the broker's own and changes its replicas accordingly.
+    pub(crate) fn apply(self: &Arc<Self>, image: &Arc<Image>) {
+        let before = self.image.load_full();
+        if image.version <= before.version && before.version != 0 {
+            return;
+        }
+        let now = Instant::now();
+        self.delete_replicas(&before, image);
+        let changed = changed_topics(&before, image);
+        // Replicas take up their roles before clients are sent to them.
+        for (old, topic) in &changed {
+            for (partition, index) in topic.partitions.iter().zip(0..) {
+                let unchanged = old
+                    .as_ref()
+                    .and_then(|old| old.partitions.get(index as usize))
+                    .is_some_and(|old| old == partition);
+                if !unchanged && partition.replicas.contains(&self.id) {
+                    self.apply_partition(topic, index, partition, now);
+                }
+            }
+        }
+        self.image.store(Arc::clone(image));
+        self.fetchers.apply_brokers(image);
+    }
+
+    fn apply_partition(
+        self: &Arc<Self>,
+        topic: &TopicImage,
+        index: i32,
+        image: &PartitionImage,
+        now: Instant,
+    ) {
+        let key = PartitionKey { topic: topic.id, index };
+        let partition = match self.partition(key) {
+            Some(partition) => partition,
+            None => match self.open(topic, key) {
+                Ok(partition) => partition,
+                Err(error) => {
+                    tracing::error!(broker = self.id, topic = %topic.name, partition = index, %error, "replica is offline");
+                    return;
+                }
+            },
+        };
+        partition.apply(image, now);
+        self.fetchers.apply_partition(self.id, &partition, image);
+    }
+
+    fn open(&self, topic: &TopicImage, key: PartitionKey) -> Result<Arc<Partition>, LogError> {
+        let dir = self.dir.join(format!("{}-{}", topic.name, key.index));
+        let failed = |source| LogError::Io { path: dir.clone(), source };
+        let disk = self.disk.as_ref();
+        // A directory of an older topic of this name was left behind while the broker was down.
+        if disk.exists(&dir) && log::read_partition_metadata(disk, &dir)? != Some(topic.id) {
+            disk.remove_dir_all(&dir).map_err(failed)?;
+        }
+        disk.create_dir_all(&dir).map_err(failed)?;
+        log::write_partition_metadata(disk, &dir, topic.id)?;
+        let config = topic.config.log_config(&self.config);
+        let (log, recovery) = PartitionLog::open(Arc::clone(&self.disk), dir.clone(), config)?;
+        if recovery.truncated_bytes > 0 {
+            tracing::warn!(dir = %dir.display(), bytes = recovery.truncated_bytes, "torn tail of the log cut off");
+        }
+        let min_isr = topic.config.min_insync_replicas(&self.config);
+        let name = Arc::clone(&topic.name);
+        let partition = Arc::new(Partition::new(key, name, log, min_isr, Arc::clone(&self.owner)));
+        self.partitions.write().insert(key, Arc::clone(&partition));
+        Ok(partition)
+    }
+
+    fn delete_replicas(&self, before: &Image, after: &Image) {
+        let gone: Vec<_> =
+            before.names.iter().filter(|(id, _)| !after.names.contains_key(*id)).collect();
+        for (id, name) in gone {
+            let Some(topic) = before.topics.get(name) else { continue };
+            for index in 0..topic.partitions.len() as i32 {
+                let key = PartitionKey { topic: *id, index };
+                let Some(partition) = self.partitions.write().remove(&key) else { continue };
+                partition.delete();
+                self.fetchers.remove(key);
+                let dir = self.dir.join(format!("{name}-{index}"));
+                if let Err(error) = self.disk.remove_dir_all(&dir) {
+                    tracing::warn!(dir = %dir.display(), %error, "log of a deleted topic stays behind");
+                }
+            }
+        }
+    }
+
+    /// Writes what must survive an orderly stop.
+    pub(crate) fn close(&self) {
+        for partition in self.partitions() {
+            if let Err(error) = partition.close() {
+                tracing::warn!(broker = self.id, topic = %partition.topic, %error, "log was not closed");
+            }
+        }
+    }
+}
+
+type Changed = (Option<Arc<TopicImage>>, Arc<TopicImage>);
+
+/// Topics that are new or not as before. Costs the size of the difference where versions share structure.
+fn changed_topics(before: &Image, after: &Image) -> Vec<Changed> {
+    use imbl::ordmap::DiffItem;
+    before
+        .topics
+        .diff(&after.topics)
+        .filter_map(|item| match item {
+            DiffItem::Add(_, new) => Some((None, Arc::clone(new))),
+            DiffItem::Update { old: (_, old), new: (_, new) } => {
+                // A topic created anew under the same name has nothing in common with the old one.
+                let old = (old.id == new.id).then(|| Arc::clone(old));
+                Some((old, Arc::clone(new)))
+            }
+            DiffItem::Remove(..) => None,
+        })
+        .collect()
+}
+
+/// The directory of a broker under the cluster's.
+pub(crate) fn broker_dir(root: &Path, id: i32) -> PathBuf {
+    root.join(format!("broker-{id}"))
+}
+
+pub(crate) fn create_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.create_dir_all(dir)
+}

@@ -1,0 +1,330 @@
+//! The life of one incarnation: it owns every task, so dropping its future ends them all.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use curtail_net::{Env, Listener};
+use parking_lot::{Mutex, RwLock};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use super::{Broker, connection};
+use crate::{
+    config::ClusterConfig,
+    controller::{Controller, Mailbox},
+    disk::Disk,
+    error::ClusterError,
+    faults::Delays,
+    gate::{Alive, Gate},
+    image::Image,
+    observer::Observers,
+    replica::{
+        fetcher::{self, Fetchers},
+        partition::Owner,
+        purgatory::WaitIds,
+    },
+    session::SessionCache,
+};
+
+/// How a broker is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Not running.
+    Down,
+    /// Listening, and registered with the controller.
+    Up,
+}
+
+/// What outlives a broker's incarnations.
+pub(crate) struct Slot {
+    pub(crate) id: i32,
+    pub(crate) env: Env,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    /// Where to listen and what to tell others; the port is filled in by the first incarnation.
+    pub(crate) bind: Mutex<SocketAddr>,
+    pub(crate) advertised: Mutex<SocketAddr>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) delays: Arc<Delays>,
+    pub(crate) phase: watch::Sender<Phase>,
+    /// Version of the metadata the broker has.
+    pub(crate) applied: watch::Sender<u64>,
+    /// Tasks of the running incarnation hold the sender; the receiver ends when the last of them is gone.
+    pub(crate) alive: Mutex<Option<mpsc::Receiver<std::convert::Infallible>>>,
+    /// The running incarnation.
+    pub(crate) current: Mutex<Option<std::sync::Weak<Broker>>>,
+}
+
+/// Sets the phase back when the incarnation ends, however it does.
+struct UpWhile<'a>(&'a Slot);
+
+impl Drop for UpWhile<'_> {
+    fn drop(&mut self) {
+        self.0.phase.send_replace(Phase::Down);
+    }
+}
+
+/// Runs one incarnation of a broker until the future is dropped or the listener fails.
+pub(crate) async fn run(
+    slot: Arc<Slot>,
+    config: Arc<ClusterConfig>,
+    controller: Arc<Controller>,
+    observers: Arc<Observers>,
+) -> Result<(), ClusterError> {
+    let (alive, gone) = mpsc::channel(1);
+    *slot.alive.lock() = Some(gone);
+    let gate = Arc::clone(&slot.gate);
+    // The incarnation before may have ended frozen.
+    gate.open();
+    let inner = {
+        let alive = alive.clone();
+        async move {
+            let _up = UpWhile(&slot);
+            let listener = listen(&slot).await?;
+            let life = Life::begin(&slot, config, controller, observers, alive)?;
+            life.serve(&slot, listener.as_ref()).await
+        }
+    };
+    gate.guard(&alive, inner).await
+}
+
+async fn listen(slot: &Slot) -> Result<Box<dyn Listener>, ClusterError> {
+    let bind = *slot.bind.lock();
+    let failed = |source: io::Error| ClusterError::Listen { addr: bind, source };
+    let listener = slot.env.net.listen(bind).await.map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    slot.bind.lock().set_port(port);
+    let mut advertised = slot.advertised.lock();
+    if advertised.port() == 0 {
+        advertised.set_port(port);
+    }
+    Ok(listener)
+}
+
+struct Life {
+    broker: Arc<Broker>,
+    gate: Arc<Gate>,
+    alive: Alive,
+    mailbox: Arc<Mailbox>,
+    /// Metadata under way, with the time at which it arrives.
+    under_way: VecDeque<(Instant, Arc<Image>)>,
+    frozen: bool,
+    tasks: JoinSet<()>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Counts a connection while it exists.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How long no connection is accepted after one could not be for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often old segments and silent producers are looked for (`log.retention.check.interval.ms`).
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(300);
+
+/// More versions than this are not kept apart while they are under way.
+const MAX_UNDER_WAY: usize = 1024;
+
+impl Life {
+    fn begin(
+        slot: &Slot,
+        config: Arc<ClusterConfig>,
+        controller: Arc<Controller>,
+        observers: Arc<Observers>,
+        alive: Alive,
+    ) -> Result<Self, ClusterError> {
+        let storage = |source| ClusterError::Storage { path: slot.dir.clone(), source };
+        super::create_dir(slot.disk.as_ref(), &slot.dir).map_err(storage)?;
+        let advertised = *slot.advertised.lock();
+        let id = slot.id;
+        let mailbox = Arc::clone(controller.mailbox(id).ok_or(ClusterError::NoSuchBroker(id))?);
+        let (epoch, image) =
+            controller.register(id, &advertised.ip().to_string(), advertised.port());
+        let owner = Arc::new(Owner {
+            broker: id,
+            broker_epoch: epoch,
+            controller: Arc::clone(&controller),
+            observers,
+            plant: config.plant,
+        });
+        let sessions =
+            SessionCache::new(config.fetch_session_cache_slots, config.fetch_session_eviction);
+        let broker = Arc::new(Broker {
+            id,
+            epoch,
+            env: slot.env.clone(),
+            controller,
+            delays: Arc::clone(&slot.delays),
+            sessions: Mutex::new(sessions),
+            wait_ids: WaitIds::default(),
+            fetchers: Fetchers::default(),
+            owner,
+            disk: Arc::clone(&slot.disk),
+            dir: slot.dir.clone(),
+            image: ArcSwap::from_pointee(Image::empty(&image.cluster_id)),
+            partitions: RwLock::default(),
+            config,
+        });
+        // Whatever was under way to the incarnation before is in the image this one starts from.
+        mailbox.take();
+        broker.apply(&image);
+        *slot.current.lock() = Some(Arc::downgrade(&broker));
+        Ok(Self {
+            broker,
+            gate: Arc::clone(&slot.gate),
+            alive,
+            mailbox,
+            under_way: VecDeque::new(),
+            frozen: false,
+            tasks: JoinSet::new(),
+            connections: Arc::default(),
+        })
+    }
+
+    /// Accepts connections, takes metadata, sends heartbeats and checks the in-sync replicas.
+    async fn serve(mut self, slot: &Slot, listener: &dyn Listener) -> Result<(), ClusterError> {
+        let config = Arc::clone(&self.broker.config);
+        let isr_interval = config.replica_lag_time_max / 2;
+        let mut next_heartbeat = Instant::now();
+        let mut next_isr_check = Instant::now() + isr_interval;
+        let mut next_upkeep = Instant::now() + UPKEEP_INTERVAL;
+        let mut accept_from = Instant::now();
+        let mut announced = false;
+        loop {
+            self.take_metadata();
+            slot.applied.send_if_modified(|applied| {
+                let version = self.broker.image().version;
+                std::mem::replace(applied, version) != version
+            });
+            self.start_fetchers();
+            let now = Instant::now();
+            if next_heartbeat <= now {
+                next_heartbeat = now + config.broker_heartbeat_interval;
+                self.heartbeat();
+                if !announced {
+                    announced = true;
+                    slot.phase.send_replace(Phase::Up);
+                }
+                continue;
+            }
+            if next_isr_check <= now {
+                next_isr_check = now + isr_interval;
+                for partition in self.broker.partitions() {
+                    partition.shrink_isr(config.replica_lag_time_max, now);
+                }
+                continue;
+            }
+            if next_upkeep <= now {
+                next_upkeep = now + UPKEEP_INTERVAL;
+                let now_ms = slot.env.wall.now_ms();
+                self.broker.partitions().iter().for_each(|partition| partition.upkeep(now_ms));
+                continue;
+            }
+            let due = self.under_way.front().filter(|_| !self.frozen).map(|(due, _)| *due);
+            let mut next = due.map_or(next_heartbeat, |due| due.min(next_heartbeat));
+            next = next.min(next_isr_check).min(next_upkeep);
+            if accept_from > now {
+                next = next.min(accept_from);
+            }
+            tokio::select! {
+                biased;
+                () = self.mailbox.changed() => {}
+                Some(_) = self.tasks.join_next() => {}
+                accepted = listener.accept(), if accept_from <= now => match accepted {
+                    Ok((socket, _)) => self.connected(socket),
+                    Err(error) if is_passing(&error) => {
+                        tracing::warn!(broker = slot.id, %error, "a connection was not accepted");
+                        accept_from = Instant::now() + ACCEPT_PAUSE;
+                    }
+                    Err(source) => {
+                        return Err(ClusterError::Listen { addr: *slot.bind.lock(), source });
+                    }
+                },
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    fn heartbeat(&self) {
+        if !self.broker.controller.heartbeat(self.broker.id, self.broker.epoch) {
+            tracing::debug!(broker = self.broker.id, "the controller refused the heartbeat");
+        }
+    }
+
+    /// Takes what the controller has sent and applies what has arrived.
+    fn take_metadata(&mut self) {
+        let now = Instant::now();
+        let delivery = self.mailbox.take();
+        self.frozen = delivery.frozen;
+        for image in delivery.arrived {
+            if self.under_way.len() == MAX_UNDER_WAY {
+                self.under_way.pop_back();
+            }
+            self.under_way.push_back((now + delivery.delay, image));
+        }
+        if self.frozen {
+            return;
+        }
+        // Only the newest of several matters.
+        let mut newest = None;
+        while let Some((due, _)) = self.under_way.front()
+            && *due <= now
+        {
+            newest = self.under_way.pop_front();
+        }
+        if let Some((_, image)) = newest {
+            self.broker.apply(&image);
+        }
+    }
+
+    fn start_fetchers(&mut self) {
+        for lane in self.broker.fetchers.take_new() {
+            let task = fetcher::run(Arc::clone(&self.broker), lane);
+            self.tasks.spawn(self.gate.guard(&self.alive, task));
+        }
+    }
+
+    fn connected(&mut self, socket: Box<dyn curtail_net::Socket>) {
+        let open = self.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&self.connections));
+        if open >= self.broker.config.max_connections {
+            tracing::warn!(broker = self.broker.id, "max.connections reached; connection closed");
+            return;
+        }
+        let broker = Arc::clone(&self.broker);
+        let task = async move {
+            let _counted = counted;
+            connection::serve(broker, socket).await;
+        };
+        self.tasks.spawn(self.gate.guard(&self.alive, task));
+    }
+}
+
+/// Whether accepting may go well the next time.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    ) || matches!(error.raw_os_error(), Some(23 | 24))
+}

@@ -1,0 +1,460 @@
+//! The cluster as its user holds it.
+
+use std::{
+    collections::BTreeMap, fmt, future::Future, net::SocketAddr, ops::Deref, path::PathBuf,
+    sync::Arc, time::Duration,
+};
+
+use curtail_net::Env;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    broker::{self, Phase, Slot, broker_dir},
+    config::{ClusterConfig, Ports, Storage},
+    controller::{Controller, TopicSpec},
+    disk::{Disk, RealDisk},
+    error::ClusterError,
+    faults::Delays,
+    gate::Gate,
+    image::NO_LEADER,
+    observer::{Observer, Observers},
+};
+
+/// A cluster whose tasks somebody else runs: the simulation gives each broker a host of its own.
+///
+/// Clones are handles to the same cluster. [`Cluster`] is the same with the tasks on the current runtime, and
+/// lends all methods of this handle.
+#[derive(Clone)]
+pub struct ClusterHandle(Arc<Shared>);
+
+struct Shared {
+    config: Arc<ClusterConfig>,
+    controller: Arc<Controller>,
+    observers: Arc<Observers>,
+    slots: BTreeMap<i32, Arc<Slot>>,
+    /// Removed with the last handle.
+    _temp: Option<tempfile::TempDir>,
+}
+
+impl fmt::Debug for ClusterHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterHandle").field("brokers", &self.0.slots.keys()).finish()
+    }
+}
+
+/// One broker of a [`ClusterHandle`].
+#[derive(Clone)]
+pub struct BrokerHandle {
+    cluster: ClusterHandle,
+    slot: Arc<Slot>,
+}
+
+impl fmt::Debug for BrokerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokerHandle").field("id", &self.slot.id).finish()
+    }
+}
+
+impl BrokerHandle {
+    /// Runs an incarnation of the broker on the current runtime until the future is dropped, which is how a
+    /// broker is killed: every task and connection of it ends with it. The future is `'static`.
+    ///
+    /// Run again later, it starts from what the disk holds. One incarnation at a time.
+    ///
+    /// # Errors
+    /// When the broker cannot listen or cannot use its directory.
+    pub fn run(&self) -> impl Future<Output = Result<(), ClusterError>> + Send + use<> {
+        let shared = &self.cluster.0;
+        broker::run(
+            Arc::clone(&self.slot),
+            Arc::clone(&shared.config),
+            Arc::clone(&shared.controller),
+            Arc::clone(&shared.observers),
+        )
+    }
+
+    /// Returns once the broker listens and has been registered.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn up(&self) {
+        let _ = self.slot.phase.subscribe().wait_for(|phase| *phase == Phase::Up).await;
+    }
+
+    /// Where the broker listens; the port is 0 before an ephemeral one has been chosen.
+    pub fn addr(&self) -> SocketAddr {
+        *self.slot.advertised.lock()
+    }
+
+    /// Returns once every task of the last incarnation is gone.
+    async fn gone(&self) {
+        let alive = self.slot.alive.lock().take();
+        if let Some(mut alive) = alive {
+            let _ = alive.recv().await;
+        }
+    }
+}
+
+impl ClusterHandle {
+    /// A cluster that does not run yet: its tasks are [`Controller::run`] and one [`BrokerHandle::run`] for each
+    /// broker. `envs` has one entry per broker, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself or the storage cannot be used.
+    pub fn new(config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
+        config.validate()?;
+        let config = Arc::new(config);
+        let (disks, root, temp) = open_storage(&config)?;
+        let storage = |source| ClusterError::Storage { path: root.clone(), source };
+        let entropy = envs.first().map(|env| env.entropy.fork());
+        let entropy = entropy.ok_or(ClusterError::NoSuchBroker(1))?;
+        let memory = match &config.storage {
+            Storage::Disks(_) => None,
+            Storage::Dir(_) | Storage::Temp => Some((disks[0].as_ref(), root.as_path())),
+        };
+        let controller = Arc::new(Controller::new(&config, entropy, memory).map_err(storage)?);
+        let slots = config.broker_ids().zip(envs).zip(disks).map(|((id, env), disk)| {
+            let advertised = advertised(&config, id);
+            let bind = SocketAddr::new(config.bind.unwrap_or(advertised.ip()), advertised.port());
+            let slot = Slot {
+                id,
+                env,
+                disk,
+                dir: broker_dir(&root, id),
+                bind: Mutex::new(bind),
+                advertised: Mutex::new(advertised),
+                gate: Arc::new(Gate::default()),
+                delays: Arc::new(Delays::default()),
+                phase: watch::Sender::new(Phase::Down),
+                applied: watch::Sender::new(0),
+                alive: Mutex::new(None),
+                current: Mutex::new(None),
+            };
+            (id, Arc::new(slot))
+        });
+        let slots = slots.collect();
+        let observers = Arc::default();
+        Ok(Self(Arc::new(Shared { config, controller, observers, slots, _temp: temp })))
+    }
+
+    /// The controller, whose [`Controller::run`] must be running.
+    pub fn controller(&self) -> Arc<Controller> {
+        Arc::clone(&self.0.controller)
+    }
+
+    /// A broker, by its id (1 and up).
+    pub fn broker(&self, id: i32) -> Option<BrokerHandle> {
+        let slot = Arc::clone(self.0.slots.get(&id)?);
+        Some(BrokerHandle { cluster: self.clone(), slot })
+    }
+
+    fn slot(&self, id: i32) -> Option<&Arc<Slot>> {
+        self.0.slots.get(&id)
+    }
+
+    /// The ids of the brokers.
+    pub fn broker_ids(&self) -> Vec<i32> {
+        self.0.slots.keys().copied().collect()
+    }
+
+    /// The brokers' addresses as `bootstrap.servers` takes them.
+    pub fn bootstrap(&self) -> String {
+        let addrs: Vec<String> =
+            self.0.slots.values().map(|slot| slot.advertised.lock().to_string()).collect();
+        addrs.join(",")
+    }
+
+    /// Stops a broker as SIGSTOP stops a process: nothing is read, handled, answered, replicated or heart-beaten,
+    /// and its connections stay open. The controller fences it when its session times out.
+    pub fn freeze(&self, id: i32) {
+        if let Some(slot) = self.slot(id) {
+            slot.gate.close();
+        }
+    }
+
+    /// Lets a frozen broker go on where it stopped.
+    pub fn thaw(&self, id: i32) {
+        if let Some(slot) = self.slot(id) {
+            slot.gate.open();
+        }
+    }
+
+    /// Holds back answers: of one broker or all, to one API (by its key) or all those without a delay of their
+    /// own. Later answers on the same connection wait behind. Answers to followers are answers too.
+    pub fn delay(&self, broker: Option<i32>, api: Option<i16>, delay: Duration) {
+        let chosen = |id: &i32| broker.is_none_or(|broker| broker == *id);
+        for (_, slot) in self.0.slots.iter().filter(|(id, _)| chosen(id)) {
+            slot.delays.set(api, delay);
+        }
+    }
+
+    /// Ends every delay of answers.
+    pub fn clear_delays(&self) {
+        for slot in self.0.slots.values() {
+            slot.delays.clear();
+        }
+    }
+
+    /// Makes `to` the leader of a partition, as a preferred-leader election or a reassignment would.
+    ///
+    /// # Errors
+    /// When there is no such partition, or `to` is not one of its in-sync replicas.
+    pub fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<(), ClusterError> {
+        Ok(self.0.controller.move_leader(topic, partition, to)?)
+    }
+
+    /// Sets how long changes of the metadata are under way to a broker from now on.
+    pub fn set_metadata_delay(&self, broker: i32, delay: Duration) {
+        if let Some(mailbox) = self.0.controller.mailbox(broker) {
+            mailbox.set_delay(delay);
+        }
+    }
+
+    /// Keeps a broker at the metadata it has, or lets it catch up.
+    pub fn freeze_metadata(&self, broker: i32, frozen: bool) {
+        if let Some(mailbox) = self.0.controller.mailbox(broker) {
+            mailbox.freeze(frozen);
+        }
+    }
+
+    /// Cuts a broker off the controller, or reconnects it: no heartbeats, no metadata, no changes of in-sync
+    /// replicas. Clients and other brokers still reach it, so it stays a leader in its own eyes.
+    pub fn cut_off(&self, broker: i32, cut_off: bool) {
+        if let Some(mailbox) = self.0.controller.mailbox(broker) {
+            mailbox.cut_off(cut_off);
+        }
+    }
+
+    /// Creates a topic; -1 leaves partitions or replicas to the cluster's defaults. Brokers learn of it in their own
+    /// time, see [`ClusterHandle::settled`].
+    ///
+    /// # Errors
+    /// As the CreateTopics API: a bad or taken name, too few brokers, an unknown setting.
+    pub fn create_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        replication_factor: i16,
+        configs: &[(&str, &str)],
+    ) -> Result<(), ClusterError> {
+        let spec = TopicSpec {
+            name: name.to_owned(),
+            partitions,
+            replication_factor,
+            assignment: Vec::new(),
+            configs: configs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        self.0.controller.create_topic(&spec)?;
+        Ok(())
+    }
+
+    /// Deletes a topic; false when there is none.
+    pub fn delete_topic(&self, name: &str) -> bool {
+        let id = self.0.controller.image().topic(name).map(|topic| topic.id);
+        id.is_some_and(|id| self.0.controller.delete_topic(id))
+    }
+
+    /// A partition's leader and leader epoch as the controller has them; `None` without a leader.
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<(i32, i32)> {
+        let image = self.0.controller.image();
+        let partition = image.topic(topic)?.partitions.get(usize::try_from(partition).ok()?)?;
+        (partition.leader != NO_LEADER).then_some((partition.leader, partition.leader_epoch))
+    }
+
+    /// A partition's in-sync replicas as the controller has them.
+    pub fn isr(&self, topic: &str, partition: i32) -> Option<Vec<i32>> {
+        let image = self.0.controller.image();
+        let partition = image.topic(topic)?.partitions.get(usize::try_from(partition).ok()?)?;
+        Some(partition.isr.to_vec())
+    }
+
+    /// The brokers with a session, as the controller has them.
+    pub fn live_brokers(&self) -> Vec<i32> {
+        let image = self.0.controller.image();
+        image.brokers.values().filter(|b| !b.fenced).map(|b| b.id).collect()
+    }
+
+    /// Fetch sessions a broker holds; `None` when it does not run.
+    pub fn fetch_sessions(&self, id: i32) -> Option<usize> {
+        let broker = self.slot(id)?.current.lock().as_ref()?.upgrade()?;
+        let sessions = broker.sessions.lock().len();
+        Some(sessions)
+    }
+
+    /// Returns once the condition holds; it is checked at every change of the cluster's metadata.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn wait_until(&self, mut condition: impl FnMut(&Self) -> bool) {
+        let mut version = self.0.controller.watch();
+        loop {
+            version.borrow_and_update();
+            if condition(self) || version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns once every running broker has the metadata the controller has now.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn settled(&self) {
+        let version = self.0.controller.image().version;
+        for slot in self.0.slots.values() {
+            if *slot.phase.borrow() == Phase::Up {
+                let _ = slot.applied.subscribe().wait_for(|applied| *applied >= version).await;
+            }
+        }
+    }
+
+    /// Has the brokers tell an observer what happens; another one takes its place.
+    pub fn observe(&self, observer: Arc<dyn Observer>) {
+        self.0.observers.set(observer);
+    }
+}
+
+fn advertised(config: &ClusterConfig, id: i32) -> SocketAddr {
+    let index = usize::try_from(id - 1).unwrap_or(0);
+    match &config.ports {
+        Ports::Ephemeral => SocketAddr::new(config.host, 0),
+        Ports::From(first) => SocketAddr::new(config.host, first + index as u16),
+        Ports::List(list) => list[index],
+    }
+}
+
+type Disks = (Vec<Arc<dyn Disk>>, PathBuf, Option<tempfile::TempDir>);
+
+fn open_storage(config: &ClusterConfig) -> Result<Disks, ClusterError> {
+    let real = || config.broker_ids().map(|_| Arc::new(RealDisk::new()) as Arc<dyn Disk>).collect();
+    match &config.storage {
+        Storage::Disks(disks) => Ok((disks.clone(), PathBuf::new(), None)),
+        Storage::Dir(path) => Ok((real(), path.clone(), None)),
+        Storage::Temp => {
+            let temp = tempfile::Builder::new().prefix("curtail-").tempdir();
+            let temp = temp
+                .map_err(|source| ClusterError::Storage { path: std::env::temp_dir(), source })?;
+            let path = temp.path().to_owned();
+            Ok((real(), path, Some(temp)))
+        }
+    }
+}
+
+/// A running cluster. It stops when it is dropped, then without closing its logs; [`Cluster::shutdown`] is orderly.
+#[derive(Debug)]
+pub struct Cluster {
+    handle: ClusterHandle,
+    controller: JoinHandle<()>,
+    brokers: Mutex<BTreeMap<i32, JoinHandle<()>>>,
+}
+
+impl Deref for Cluster {
+    type Target = ClusterHandle;
+
+    fn deref(&self) -> &ClusterHandle {
+        &self.handle
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.controller.abort();
+        for task in self.brokers.lock().values() {
+            task.abort();
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts a controller and all brokers on the current tokio runtime. Ready when every broker listens, has a
+    /// session with the controller and knows the others.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself, a port is taken or the storage cannot be used.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future stops what it has started.
+    pub async fn start(config: ClusterConfig, env: Env) -> Result<Self, ClusterError> {
+        let envs = config
+            .broker_ids()
+            .map(|_| Env { entropy: env.entropy.fork(), ..env.clone() })
+            .collect();
+        let handle = ClusterHandle::new(config, envs)?;
+        let controller = handle.controller();
+        let controller = tokio::spawn(async move { controller.run().await });
+        let cluster = Self { handle, controller, brokers: Mutex::default() };
+        for id in cluster.broker_ids() {
+            cluster.start_broker(id).await?;
+        }
+        cluster.settled().await;
+        Ok(cluster)
+    }
+
+    async fn start_broker(&self, id: i32) -> Result<(), ClusterError> {
+        let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
+        let (failed, mut failure) = oneshot::channel();
+        let run = broker.run();
+        let task = tokio::spawn(async move {
+            if let Err(error) = run.await {
+                tracing::error!(broker = id, %error, "broker ended");
+                // Nobody listens any more once the broker has been up.
+                let _ = failed.send(error);
+            }
+        });
+        self.brokers.lock().insert(id, task);
+        tokio::select! {
+            biased;
+            error = &mut failure => Err(error.unwrap_or(ClusterError::Ended(id))),
+            () = broker.up() => Ok(()),
+        }
+    }
+
+    /// Kills a broker as kill -9 does: its tasks and connections are gone at once, and what it had written stays with
+    /// the operating system. The controller notices when the session times out.
+    pub fn kill(&self, id: i32) {
+        let Some(task) = self.brokers.lock().remove(&id) else { return };
+        // Nothing more is polled, even by a task that is ready to run before its turn to be aborted comes.
+        self.freeze(id);
+        task.abort();
+    }
+
+    /// Starts a broker again that was killed or stopped, on the same port and the same logs.
+    ///
+    /// # Errors
+    /// When the broker runs, or as [`Cluster::start`].
+    pub async fn restart(&self, id: i32) -> Result<(), ClusterError> {
+        let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
+        if self.brokers.lock().contains_key(&id) {
+            return Err(ClusterError::AlreadyRunning(id));
+        }
+        broker.gone().await;
+        self.start_broker(id).await
+    }
+
+    /// Stops a broker in an orderly way: what it leads moves away first, and its logs are closed.
+    pub async fn stop(&self, id: i32) {
+        self.handle.0.controller.controlled_shutdown(id);
+        self.close(id).await;
+    }
+
+    async fn close(&self, id: i32) {
+        let Some(broker) = self.handle.broker(id) else { return };
+        let current = broker.slot.current.lock().take().and_then(|current| current.upgrade());
+        self.kill(id);
+        broker.gone().await;
+        if let Some(current) = current {
+            current.close();
+        }
+    }
+
+    /// Stops the whole cluster and closes its logs, without moving anything.
+    pub async fn shutdown(self) {
+        for id in self.broker_ids() {
+            self.close(id).await;
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Settings of a cluster: typed, or by the property names Apache Kafka's brokers have.
+
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use properties::ConfigError;
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use curtail_wire::records::TimestampType;
+
+use crate::disk::Disk;
+
+/// Where the brokers listen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// Ports of the operating system's choosing.
+    #[default]
+    Ephemeral,
+    /// The first broker on this port, each other one on the next.
+    From(u16),
+    /// One advertised address per broker, in the order of their ids.
+    List(Vec<SocketAddr>),
+}
+
+/// Where the logs live.
+#[derive(Clone, Default)]
+pub enum Storage {
+    /// A temporary directory, removed when the cluster goes.
+    #[default]
+    Temp,
+    /// A directory that stays; a later cluster on it serves the same data.
+    Dir(PathBuf),
+    /// One disk per broker, in the order of their ids. The controller's metadata stays in memory.
+    Disks(Vec<Arc<dyn Disk>>),
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Temp => f.write_str("Temp"),
+            Self::Dir(path) => f.debug_tuple("Dir").field(path).finish(),
+            Self::Disks(disks) => write!(f, "Disks({})", disks.len()),
+        }
+    }
+}
+
+/// A bug to plant, so that the simulation can prove its checker sees it. Never for anything else.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// `acks=all` is answered before the followers have the batch.
+    AckBeforeReplication,
+    /// Batches that come a second time are appended a second time.
+    NoSequenceCheck,
+    /// A follower keeps its tail when it parts from the leader's log.
+    NoTruncation,
+}
+
+/// Settings of an embedded cluster.
+///
+/// The fields are public; [`ClusterConfig::set`] sets the same values by Kafka's property names.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// Number of brokers; their ids are 1 and up.
+    pub brokers: u32,
+    /// Address the brokers listen on and advertise, unless [`Ports::List`] says otherwise.
+    pub host: IpAddr,
+    /// Address to bind instead of the advertised one.
+    pub bind: Option<IpAddr>,
+    /// Ports.
+    pub ports: Ports,
+    /// Where the logs live.
+    pub storage: Storage,
+    /// `num.partitions`: partitions of a topic created without a count.
+    pub num_partitions: i32,
+    /// `default.replication.factor`: replicas of a topic created without a count.
+    pub default_replication_factor: i16,
+    /// `auto.create.topics.enable`.
+    pub auto_create_topics: bool,
+    /// `min.insync.replicas`.
+    pub min_insync_replicas: i16,
+    /// `message.max.bytes`: the largest batch accepted, in bytes.
+    pub message_max_bytes: usize,
+    /// `log.segment.bytes`: size at which a log starts another segment file, in bytes.
+    pub log_segment_bytes: u64,
+    /// `log.flush.interval.messages=1`: sync every append. Otherwise the operating system decides.
+    pub log_flush_each: bool,
+    /// `log.message.timestamp.type`.
+    pub log_message_timestamp_type: TimestampType,
+    /// `replica.lag.time.max.ms`: how long a follower may stay behind and in sync.
+    pub replica_lag_time_max: Duration,
+    /// `replica.fetch.wait.max.ms`: how long a follower's fetch waits for data.
+    pub replica_fetch_wait_max: Duration,
+    /// `replica.fetch.max.bytes`: bytes of one partition in a follower's fetch.
+    pub replica_fetch_max_bytes: i32,
+    /// `replica.fetch.response.max.bytes`: bytes of a follower's whole fetch.
+    pub replica_fetch_response_max_bytes: i32,
+    /// `replica.fetch.backoff.ms`: pause after a failed fetch.
+    pub replica_fetch_backoff: Duration,
+    /// `broker.session.timeout.ms`: how long the controller waits for a heartbeat before it fences a broker.
+    pub broker_session_timeout: Duration,
+    /// `broker.heartbeat.interval.ms`.
+    pub broker_heartbeat_interval: Duration,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub fetch_session_cache_slots: usize,
+    /// `min.incremental.fetch.session.eviction.ms`.
+    pub fetch_session_eviction: Duration,
+    /// `fetch.max.bytes`: the most one answer to a consumer carries, in bytes.
+    pub fetch_max_bytes: i32,
+    /// `socket.request.max.bytes`: the largest request, in bytes.
+    pub socket_request_max_bytes: usize,
+    /// `max.connections`: open connections per broker; more are closed at once.
+    pub max_connections: usize,
+    /// `metadata.propagation.delay.ms`: how long a change of the cluster's metadata takes to reach a broker.
+    /// Curtail's own; see also [`ClusterHandle::set_metadata_delay`](crate::ClusterHandle::set_metadata_delay).
+    pub metadata_propagation_delay: Duration,
+    /// A bug to plant in a test.
+    #[doc(hidden)]
+    pub plant: Option<Plant>,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self {
+            brokers: 3,
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            bind: None,
+            ports: Ports::default(),
+            storage: Storage::default(),
+            num_partitions: 1,
+            default_replication_factor: 1,
+            auto_create_topics: true,
+            min_insync_replicas: 1,
+            message_max_bytes: 1_048_588,
+            log_segment_bytes: 1 << 30,
+            log_flush_each: false,
+            log_message_timestamp_type: TimestampType::CreateTime,
+            replica_lag_time_max: Duration::from_secs(30),
+            replica_fetch_wait_max: Duration::from_millis(500),
+            replica_fetch_max_bytes: 1 << 20,
+            replica_fetch_response_max_bytes: 10 << 20,
+            replica_fetch_backoff: Duration::from_secs(1),
+            broker_session_timeout: Duration::from_secs(9),
+            broker_heartbeat_interval: Duration::from_secs(2),
+            fetch_session_cache_slots: 1000,
+            fetch_session_eviction: Duration::from_secs(120),
+            fetch_max_bytes: 55 << 20,
+            socket_request_max_bytes: 100 << 20,
+            max_connections: 10_000,
+            metadata_propagation_delay: Duration::ZERO,
+            plant: None,
+        }
+    }
+}
+
+impl ClusterConfig {
+    /// The ids of the brokers, 1 and up.
+    pub fn broker_ids(&self) -> impl Iterator<Item = i32> + use<> {
+        1..=i32::try_from(self.brokers).unwrap_or(i32::MAX)
+    }
+
+    /// Checks what belongs together.
+    ///
+    /// # Errors
+    /// Names the settings that contradict each other.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError::Contradiction(text));
+        if self.brokers == 0 || self.brokers > 1000 {
+            return fail(format!("a cluster has 1 to 1000 brokers, not {}", self.brokers));
+        }
+        if i64::from(self.default_replication_factor) > i64::from(self.brokers) {
+            return fail(format!(
+                "default.replication.factor is {}, but there are only {} brokers",
+                self.default_replication_factor, self.brokers
+            ));
+        }
+        if self.broker_heartbeat_interval >= self.broker_session_timeout {
+            return fail(
+                "broker.heartbeat.interval.ms must be below broker.session.timeout.ms".into(),
+            );
+        }
+        if self.replica_fetch_wait_max > self.replica_lag_time_max {
+            return fail(
+                "replica.fetch.wait.max.ms must not be above replica.lag.time.max.ms".into(),
+            );
+        }
+        let count = self.brokers as usize;
+        match &self.ports {
+            Ports::List(list) if list.len() != count => {
+                fail(format!("{} addresses for {count} brokers", list.len()))
+            }
+            Ports::From(first) if usize::from(*first) + count > 65_536 || *first == 0 => {
+                fail(format!("ports {first} and the {count} from there on are not all valid"))
+            }
+            _ => match &self.storage {
+                Storage::Disks(disks) if disks.len() != count => {
+                    fail(format!("{} disks for {count} brokers", disks.len()))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+}

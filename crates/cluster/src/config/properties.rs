@@ -1,0 +1,308 @@
+//! Kafka's property names: parsing, ranges, and the nearest name for one that does not exist.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use curtail_wire::records::TimestampType;
+
+use super::ClusterConfig;
+
+/// Why a setting was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No broker setting has this name.
+    #[error("unknown property {name:?}{}", Hint(.nearest))]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// The known name nearest to it.
+        nearest: Option<&'static str>,
+    },
+    /// The value is not one the setting takes.
+    #[error("{name}={value:?}: {expected}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// Two settings do not go together.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+struct Hint<'a>(&'a Option<&'static str>);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "; did you mean {name:?}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+type Setter = fn(&mut ClusterConfig, &str) -> Option<()>;
+type Getter = fn(&ClusterConfig) -> String;
+
+/// One property: its name, what it takes, how it is set and read.
+struct Property {
+    name: &'static str,
+    expected: &'static str,
+    set: Setter,
+    get: Getter,
+}
+
+fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
+    text.trim().parse().ok().filter(|n| *n >= low && *n <= high)
+}
+
+fn millis(text: &str, low: u64) -> Option<Duration> {
+    number(text, low, i32::MAX as u64).map(Duration::from_millis)
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+macro_rules! property {
+    ($name:literal, $expected:literal, $field:ident, $parse:expr, $show:expr) => {
+        Property {
+            name: $name,
+            expected: $expected,
+            set: |config, text| {
+                config.$field = ($parse)(text)?;
+                Some(())
+            },
+            get: |config| ($show)(&config.$field),
+        }
+    };
+}
+
+const MILLIS: fn(&Duration) -> String = |d| d.as_millis().to_string();
+
+/// Every property, by name.
+static PROPERTIES: &[Property] = &[
+    property!(
+        "auto.create.topics.enable",
+        "true or false",
+        auto_create_topics,
+        boolean,
+        bool::to_string
+    ),
+    property!(
+        "broker.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        broker_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "broker.session.timeout.ms",
+        "milliseconds, at least 1",
+        broker_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "default.replication.factor",
+        "a count, at least 1",
+        default_replication_factor,
+        |t| number(t, 1, i16::MAX),
+        i16::to_string
+    ),
+    property!(
+        "fetch.max.bytes",
+        "bytes, at least 1024",
+        fetch_max_bytes,
+        |t| number(t, 1024, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "log.flush.interval.messages",
+        "1 (sync every append) or 9223372036854775807 (leave it to the operating system)",
+        log_flush_each,
+        |t| match number(t, 1, i64::MAX)? {
+            1 => Some(true),
+            i64::MAX => Some(false),
+            _ => None,
+        },
+        |each: &bool| if *each { "1".to_owned() } else { i64::MAX.to_string() }
+    ),
+    property!(
+        "log.message.timestamp.type",
+        "CreateTime or LogAppendTime",
+        log_message_timestamp_type,
+        timestamp_type,
+        timestamp_type_name
+    ),
+    property!(
+        "log.segment.bytes",
+        "bytes, 1048576 to 2147483647",
+        log_segment_bytes,
+        |t| number(t, 1 << 20, i32::MAX as u64),
+        u64::to_string
+    ),
+    property!(
+        "max.connections",
+        "a count, at least 1",
+        max_connections,
+        |t| number(t, 1, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "max.incremental.fetch.session.cache.slots",
+        "a count, 0 or more",
+        fetch_session_cache_slots,
+        |t| number(t, 0, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "message.max.bytes",
+        "bytes, 0 or more",
+        message_max_bytes,
+        |t| number(t, 0, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "metadata.propagation.delay.ms",
+        "milliseconds, 0 or more",
+        metadata_propagation_delay,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "min.incremental.fetch.session.eviction.ms",
+        "milliseconds, 0 or more",
+        fetch_session_eviction,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "min.insync.replicas",
+        "a count, at least 1",
+        min_insync_replicas,
+        |t| number(t, 1, i16::MAX),
+        i16::to_string
+    ),
+    property!(
+        "num.partitions",
+        "a count, at least 1",
+        num_partitions,
+        |t| number(t, 1, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "replica.fetch.backoff.ms",
+        "milliseconds, 0 or more",
+        replica_fetch_backoff,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "replica.fetch.max.bytes",
+        "bytes, 0 or more",
+        replica_fetch_max_bytes,
+        |t| number(t, 0, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "replica.fetch.response.max.bytes",
+        "bytes, 0 or more",
+        replica_fetch_response_max_bytes,
+        |t| number(t, 0, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "replica.fetch.wait.max.ms",
+        "milliseconds, 0 or more",
+        replica_fetch_wait_max,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "replica.lag.time.max.ms",
+        "milliseconds, at least 1",
+        replica_lag_time_max,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "socket.request.max.bytes",
+        "bytes, 1 to 104857600",
+        socket_request_max_bytes,
+        |t| number(t, 1, 100 << 20),
+        usize::to_string
+    ),
+];
+
+fn timestamp_type(text: &str) -> Option<TimestampType> {
+    match text.trim() {
+        "CreateTime" => Some(TimestampType::CreateTime),
+        "LogAppendTime" => Some(TimestampType::LogAppendTime),
+        _ => None,
+    }
+}
+
+fn timestamp_type_name(value: &TimestampType) -> String {
+    match value {
+        TimestampType::CreateTime => "CreateTime".into(),
+        TimestampType::LogAppendTime => "LogAppendTime".into(),
+    }
+}
+
+impl ClusterConfig {
+    /// Sets one value by the name Kafka's brokers give it, for example `min.insync.replicas` to `2`.
+    ///
+    /// # Errors
+    /// An unknown name (with the nearest known one), or a value out of the setting's range.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let Some(property) = PROPERTIES.iter().find(|p| p.name == name.trim()) else {
+            let nearest = nearest(name.trim(), PROPERTIES.iter().map(|p| p.name));
+            return Err(ConfigError::Unknown { name: name.into(), nearest });
+        };
+        (property.set)(self, value).ok_or_else(|| ConfigError::Value {
+            name: property.name,
+            value: value.into(),
+            expected: property.expected,
+        })
+    }
+
+    /// Every property and its value, by name.
+    pub fn properties(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        PROPERTIES.iter().map(|p| (p.name, (p.get)(self)))
+    }
+}
+
+/// The name with the smallest edit distance, if a slip of the keyboard could explain it.
+pub(crate) fn nearest(
+    name: &str,
+    known: impl Iterator<Item = &'static str>,
+) -> Option<&'static str> {
+    let name: String = name.chars().take(80).collect();
+    known
+        .map(|candidate| (edit_distance(&name, candidate), candidate))
+        .min()
+        .filter(|(distance, candidate)| *distance <= candidate.len() / 3)
+        .map(|(_, candidate)| candidate)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,62 @@
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn a_property_reads_back_as_it_was_set() {
+    let mut config = ClusterConfig::default();
+    let before: Vec<_> = config.properties().collect();
+    for (name, value) in &before {
+        config.set(name, value).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    assert_eq!(before, config.properties().collect::<Vec<_>>());
+
+    config.set("min.insync.replicas", " 2 ").unwrap();
+    config.set("broker.session.timeout.ms", "3000").unwrap();
+    config.set("log.message.timestamp.type", "LogAppendTime").unwrap();
+    assert_eq!(config.min_insync_replicas, 2);
+    assert_eq!(config.broker_session_timeout, Duration::from_secs(3));
+    assert_eq!(config.log_message_timestamp_type, TimestampType::LogAppendTime);
+}
+
+#[test]
+fn an_unknown_name_names_the_nearest() {
+    let error = ClusterConfig::default().set("min.insync.replica", "2").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unknown property \"min.insync.replica\"; did you mean \"min.insync.replicas\"?"
+    );
+    let error = ClusterConfig::default().set("colour", "2").unwrap_err();
+    assert_eq!(error.to_string(), "unknown property \"colour\"");
+}
+
+#[test]
+fn a_value_out_of_range_is_refused() {
+    let mut config = ClusterConfig::default();
+    for (name, value) in [
+        ("min.insync.replicas", "0"),
+        ("num.partitions", "many"),
+        ("auto.create.topics.enable", "yes"),
+        ("socket.request.max.bytes", "104857601"),
+        ("log.message.timestamp.type", "createtime"),
+    ] {
+        assert!(matches!(config.set(name, value), Err(ConfigError::Value { .. })), "{name}");
+    }
+}
+
+#[test]
+fn contradictions_are_found() {
+    let ok = ClusterConfig::default();
+    ok.validate().unwrap();
+    let refused = |change: fn(&mut ClusterConfig)| {
+        let mut config = ok.clone();
+        change(&mut config);
+        config.validate().is_err()
+    };
+    assert!(refused(|c| c.brokers = 0));
+    assert!(refused(|c| c.default_replication_factor = 4));
+    assert!(refused(|c| c.broker_heartbeat_interval = Duration::from_secs(10)));
+    assert!(refused(|c| c.ports = Ports::List(vec![])));
+    assert!(refused(|c| c.ports = Ports::From(65_535)));
+    assert!(refused(|c| c.storage = Storage::Disks(vec![])));
+}

@@ -1,0 +1,90 @@
+//! The way of metadata from the controller to one broker.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::image::Image;
+
+/// More versions than this are not kept apart: the newest takes the place of the one before it.
+const CAPACITY: usize = 1024;
+
+/// Metadata under way to a broker. It outlives the broker's incarnations.
+pub(crate) struct Mailbox {
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+struct Inner {
+    queue: VecDeque<Arc<Image>>,
+    delay: Duration,
+    frozen: bool,
+    cut_off: bool,
+}
+
+/// What a broker does next with its metadata.
+pub(crate) struct Delivery {
+    /// Versions that have come since the last look, oldest first.
+    pub(crate) arrived: Vec<Arc<Image>>,
+    /// How long each is under way.
+    pub(crate) delay: Duration,
+    /// Nothing may be applied for now.
+    pub(crate) frozen: bool,
+}
+
+impl Mailbox {
+    pub(super) fn new(delay: Duration) -> Self {
+        let inner = Inner { queue: VecDeque::new(), delay, frozen: false, cut_off: false };
+        Self { inner: Mutex::new(inner), changed: Notify::new() }
+    }
+
+    pub(super) fn put(&self, image: &Arc<Image>) {
+        let mut inner = self.inner.lock();
+        if inner.queue.len() == CAPACITY {
+            inner.queue.pop_back();
+        }
+        inner.queue.push_back(Arc::clone(image));
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Sets how long later versions are under way.
+    pub(crate) fn set_delay(&self, delay: Duration) {
+        self.inner.lock().delay = delay;
+        self.changed.notify_one();
+    }
+
+    /// Stops or resumes the delivery.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.inner.lock().frozen = frozen;
+        self.changed.notify_one();
+    }
+
+    /// Cuts or restores the whole connection between the broker and the controller, in both directions.
+    pub(crate) fn cut_off(&self, cut_off: bool) {
+        self.inner.lock().cut_off = cut_off;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.inner.lock().cut_off
+    }
+
+    pub(crate) fn take(&self) -> Delivery {
+        let mut inner = self.inner.lock();
+        Delivery {
+            arrived: inner.queue.drain(..).collect(),
+            delay: inner.delay,
+            frozen: inner.frozen || inner.cut_off,
+        }
+    }
+
+    /// Waits for something to look at. One waiter at a time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}

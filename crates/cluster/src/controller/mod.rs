@@ -1,0 +1,256 @@
+//! The controller: one in-process object that owns the cluster's metadata.
+//!
+//! Brokers call it directly and it never calls them: what it decides lies in each broker's [`Mailbox`] until the
+//! broker takes it, after a delay that can be set. Its lock is held for the length of one decision and taken
+//! last, after any lock of a broker.
+
+mod journal;
+mod mailbox;
+mod placement;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use mailbox::Mailbox;
+pub(crate) use placement::{TopicSpec, valid_name};
+pub(crate) use state::{AlterPartition, Refusal};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    sync::Arc,
+};
+
+use curtail_net::Entropy;
+use curtail_wire::{ErrorCode, Uuid};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    config::ClusterConfig,
+    disk::Disk,
+    image::{Image, PartitionImage, TopicImage},
+};
+use journal::{Change, Journal};
+use state::State;
+
+/// The controller's broker id towards clients: the first broker, as in a combined deployment.
+pub(crate) const CONTROLLER_ID: i32 = 1;
+
+/// The controller of a cluster. [`Controller::run`] must be running for sessions to time out.
+pub struct Controller {
+    config: Arc<ClusterConfig>,
+    entropy: Entropy,
+    inner: Mutex<Inner>,
+    mailboxes: BTreeMap<i32, Arc<Mailbox>>,
+    /// Brokers heard of since the timer last looked.
+    heard: Mutex<BTreeSet<i32>>,
+    wake: Notify,
+    version: watch::Sender<u64>,
+}
+
+struct Inner {
+    state: State,
+    journal: Option<Journal>,
+    published: u64,
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller").finish_non_exhaustive()
+    }
+}
+
+fn random_id(entropy: &Entropy) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&entropy.next_u64().to_be_bytes());
+    bytes[8..].copy_from_slice(&entropy.next_u64().to_be_bytes());
+    // Version 4, variant 1: never one of Kafka's reserved ids, which are zero but for the last byte.
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Uuid(bytes)
+}
+
+impl Controller {
+    /// A controller that remembers in `memory`, or nowhere.
+    pub(crate) fn new(
+        config: &Arc<ClusterConfig>,
+        entropy: Entropy,
+        memory: Option<(&dyn Disk, &Path)>,
+    ) -> io::Result<Self> {
+        let ids: Vec<i32> = config.broker_ids().collect();
+        let changes = match memory {
+            Some((disk, dir)) => journal::read(disk, dir)?,
+            None => Vec::new(),
+        };
+        let cluster_id = changes.iter().find_map(|change| match change {
+            Change::Cluster { id } => Some(id.clone()),
+            _ => None,
+        });
+        let mut state = match &cluster_id {
+            Some(id) => State::load(id, changes, &ids),
+            None => State::new(&random_id(&entropy).to_string()),
+        };
+        state.take_changes();
+        let journal = match memory {
+            Some((disk, dir)) => {
+                let id = state.image.cluster_id.to_string();
+                let mut snapshot = vec![Change::Cluster { id }];
+                snapshot.extend(state.snapshot());
+                Some(Journal::create(disk, dir, &snapshot)?)
+            }
+            None => None,
+        };
+        let delay = config.metadata_propagation_delay;
+        let mailboxes = ids.iter().map(|id| (*id, Arc::new(Mailbox::new(delay)))).collect();
+        let published = state.image.version;
+        Ok(Self {
+            config: Arc::clone(config),
+            entropy,
+            inner: Mutex::new(Inner { state, journal, published }),
+            mailboxes,
+            heard: Mutex::default(),
+            wake: Notify::new(),
+            version: watch::Sender::new(published),
+        })
+    }
+
+    /// Fences brokers whose session times out; runs until it is dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. Run again, it gives every live broker a whole session time from then on.
+    pub async fn run(&self) {
+        let timeout = self.config.broker_session_timeout;
+        let mut deadlines: BTreeMap<i32, Instant> = BTreeMap::new();
+        loop {
+            let now = Instant::now();
+            for id in std::mem::take(&mut *self.heard.lock()) {
+                deadlines.insert(id, now + timeout);
+            }
+            self.change(|state| {
+                deadlines.retain(|id, _| state.has_session(*id));
+                for id in self.mailboxes.keys() {
+                    if !state.has_session(*id) {
+                        continue;
+                    }
+                    let deadline = *deadlines.entry(*id).or_insert(now + timeout);
+                    if deadline <= now {
+                        tracing::info!(broker = id, "session timed out; broker fenced");
+                        state.fence(*id);
+                    }
+                }
+            });
+            deadlines.retain(|_, deadline| *deadline > now);
+            match deadlines.values().min().copied() {
+                Some(next) => tokio::select! {
+                    biased;
+                    () = self.wake.notified() => {}
+                    () = sleep_until(next) => {}
+                },
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    /// Decides under the lock, then journals and publishes what has changed.
+    fn change<T>(&self, decide: impl FnOnce(&mut State) -> T) -> T {
+        let mut inner = self.inner.lock();
+        let result = decide(&mut inner.state);
+        let changes = inner.state.take_changes();
+        if let Some(journal) = inner.journal.as_mut().filter(|_| !changes.is_empty())
+            && let Err(error) = journal.append(&changes)
+        {
+            tracing::error!(%error, "cluster metadata could not be written; a restart will not know the change");
+        }
+        if inner.state.image.version != inner.published {
+            inner.published = inner.state.image.version;
+            let image = Arc::new(inner.state.image.clone());
+            // Under the lock, so that every mailbox sees the versions in order.
+            for mailbox in self.mailboxes.values() {
+                mailbox.put(&image);
+            }
+            self.version.send_replace(image.version);
+        }
+        result
+    }
+
+    pub(crate) fn mailbox(&self, id: i32) -> Option<&Arc<Mailbox>> {
+        self.mailboxes.get(&id)
+    }
+
+    fn is_cut_off(&self, id: i32) -> bool {
+        self.mailboxes.get(&id).is_some_and(|mailbox| mailbox.is_cut_off())
+    }
+
+    /// The metadata as the controller has it.
+    pub(crate) fn image(&self) -> Image {
+        self.inner.lock().state.image.clone()
+    }
+
+    /// Follows the version of the metadata.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Registers an incarnation of a broker: its epoch, and the metadata to start from. The mailbox then
+    /// holds only what comes later.
+    pub(crate) fn register(&self, id: i32, host: &str, port: u16) -> (i64, Arc<Image>) {
+        self.change(|state| {
+            let epoch = state.register(id, host, port);
+            (epoch, Arc::new(state.image.clone()))
+        })
+    }
+
+    /// A broker's sign of life; false when the controller does not take this incarnation for the current one.
+    pub(crate) fn heartbeat(&self, id: i32, epoch: i64) -> bool {
+        if self.is_cut_off(id) || !self.change(|state| state.heartbeat(id, epoch)) {
+            return false;
+        }
+        self.heard.lock().insert(id);
+        self.wake.notify_one();
+        true
+    }
+
+    /// Moves everything away from a broker that is about to stop.
+    pub(crate) fn controlled_shutdown(&self, id: i32) {
+        self.change(|state| state.leave(id));
+    }
+
+    pub(crate) fn alter_partition(
+        &self,
+        alter: &AlterPartition,
+    ) -> Result<PartitionImage, ErrorCode> {
+        if self.is_cut_off(alter.broker) {
+            return Err(ErrorCode::NETWORK_EXCEPTION);
+        }
+        self.change(|state| state.alter_partition(alter))
+    }
+
+    pub(crate) fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<(), Refusal> {
+        self.change(|state| state.move_leader(topic, partition, to))
+    }
+
+    pub(crate) fn create_topic(&self, spec: &TopicSpec) -> Result<Arc<TopicImage>, Refusal> {
+        let id = random_id(&self.entropy);
+        self.change(|state| state.create_topic(spec, id, &self.config))
+    }
+
+    /// What [`Controller::create_topic`] would do: partitions and replication factor.
+    pub(crate) fn check_topic(&self, spec: &TopicSpec) -> Result<(i32, i16), Refusal> {
+        let inner = self.inner.lock();
+        let (_, placed) = inner.state.check_topic(spec, &self.config)?;
+        Ok((placed.len() as i32, placed.first().map_or(0, Vec::len) as i16))
+    }
+
+    pub(crate) fn delete_topic(&self, id: Uuid) -> bool {
+        self.change(|state| state.remove_topic(id))
+    }
+
+    pub(crate) fn next_producer_id(&self) -> i64 {
+        self.change(State::next_producer_id)
+    }
+}

@@ -1,0 +1,383 @@
+//! The controller's state machine: registration, fencing, elections, topics. Pure: no clock, no I/O.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use curtail_wire::{ErrorCode, Uuid};
+
+use super::{
+    journal::Change,
+    placement::{self, TopicSpec},
+};
+use crate::{
+    config::ClusterConfig,
+    image::{BrokerImage, Image, NO_LEADER, PartitionImage, PartitionKey, TopicImage},
+    topic_config::TopicConfig,
+};
+
+/// Producer ids handed out per block; a block is journaled before its first id is used.
+const PRODUCER_ID_BLOCK: i64 = 1000;
+
+/// A refusal: the code to answer and the reason.
+pub(crate) type Refusal = (ErrorCode, String);
+
+/// A leader's wish to change its in-sync replicas.
+#[derive(Clone, Debug)]
+pub(crate) struct AlterPartition {
+    pub(crate) broker: i32,
+    pub(crate) broker_epoch: i64,
+    pub(crate) key: PartitionKey,
+    pub(crate) leader_epoch: i32,
+    pub(crate) partition_epoch: i32,
+    /// Ids and, where the leader knows them, epochs of the incarnations it means.
+    pub(crate) isr: Vec<(i32, Option<i64>)>,
+}
+
+/// All the controller knows.
+pub(super) struct State {
+    pub(super) image: Image,
+    /// Brokers an earlier run knew and this one has not heard of yet: they keep what they lead until they
+    /// register or their session times out.
+    expected: BTreeSet<i32>,
+    /// Brokers that asked to go: a late heartbeat must not bring them back.
+    leaving: BTreeSet<i32>,
+    next_producer_id: i64,
+    producer_ids_end: i64,
+    next_placement: usize,
+    changes: Vec<Change>,
+}
+
+impl State {
+    pub(super) fn new(cluster_id: &str) -> Self {
+        Self {
+            image: Image::empty(cluster_id),
+            expected: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            next_producer_id: 0,
+            producer_ids_end: 0,
+            next_placement: 0,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Rebuilds the state of an earlier run from its journal. Leader epochs advance, so that nothing of the
+    /// earlier run passes for current.
+    pub(super) fn load(cluster_id: &str, changes: Vec<Change>, brokers: &[i32]) -> Self {
+        let mut state = Self::new(cluster_id);
+        for change in changes {
+            state.replay(change);
+        }
+        state.expected = brokers.iter().copied().collect();
+        let keys = state.partition_keys(|_| true);
+        for key in keys {
+            state.change_partition(key, |p| p.leader_epoch += 1);
+        }
+        for id in state.known_brokers() {
+            if !state.expected.contains(&id) {
+                state.fence_partitions(id);
+            }
+        }
+        state
+    }
+
+    fn known_brokers(&self) -> BTreeSet<i32> {
+        let partitions = self.image.topics.values().flat_map(|t| t.partitions.iter());
+        partitions.flat_map(|p| p.replicas.iter().copied()).collect()
+    }
+
+    fn replay(&mut self, change: Change) {
+        match change {
+            Change::Cluster { .. } => {}
+            Change::Topic(topic) => self.insert_topic(&Arc::new(topic)),
+            Change::Partition { key, partition } => {
+                self.change_partition(key, |p| *p = partition);
+            }
+            Change::DeleteTopic(id) => {
+                self.remove_topic(id);
+            }
+            Change::ProducerIds { end } => {
+                self.next_producer_id = end;
+                self.producer_ids_end = end;
+            }
+        }
+        self.changes.clear();
+    }
+
+    /// Everything, as the changes that would rebuild it.
+    pub(super) fn snapshot(&self) -> Vec<Change> {
+        let mut changes = vec![Change::ProducerIds { end: self.producer_ids_end }];
+        changes.extend(self.image.topics.values().map(|t| Change::Topic((**t).clone())));
+        changes
+    }
+
+    /// What has changed since the last call.
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    fn live(&self, id: i32) -> bool {
+        self.expected.contains(&id) || self.image.live_broker(id).is_some()
+    }
+
+    /// Whether the broker has a session that can time out.
+    pub(super) fn has_session(&self, id: i32) -> bool {
+        self.live(id)
+    }
+
+    fn set_broker(&mut self, broker: BrokerImage) {
+        self.image.version += 1;
+        Arc::make_mut(&mut self.image.brokers).insert(broker.id, broker);
+    }
+
+    /// Takes up a broker. It stays fenced until its first heartbeat, except where an earlier run's leadership
+    /// waits for it. A second incarnation ends the first at once: its unsynced data may be lost, so it
+    /// leaves the in-sync replicas (KIP-903).
+    pub(super) fn register(&mut self, id: i32, host: &str, port: u16) -> i64 {
+        let expected = self.expected.contains(&id);
+        if !expected {
+            self.fence(id);
+        }
+        self.leaving.remove(&id);
+        let epoch = i64::try_from(self.image.version + 1).unwrap_or(i64::MAX);
+        self.set_broker(BrokerImage { id, host: host.into(), port, epoch, fenced: true });
+        epoch
+    }
+
+    /// Takes note of a broker's heartbeat; false when the incarnation is not the registered one.
+    pub(super) fn heartbeat(&mut self, id: i32, epoch: i64) -> bool {
+        let Some(broker) = self.image.brokers.get(&id) else { return false };
+        if broker.epoch != epoch || self.leaving.contains(&id) {
+            return false;
+        }
+        self.expected.remove(&id);
+        if broker.fenced {
+            let broker = BrokerImage { fenced: false, ..broker.clone() };
+            self.set_broker(broker);
+            let leaderless = self.partition_keys(|p| p.leader == NO_LEADER && p.isr.contains(&id));
+            for key in leaderless {
+                self.elect(key);
+            }
+        }
+        true
+    }
+
+    /// Ends a broker's session: it leads nothing and is in sync with nothing any more.
+    pub(super) fn fence(&mut self, id: i32) {
+        if !self.live(id) {
+            return;
+        }
+        self.expected.remove(&id);
+        if let Some(broker) = self.image.brokers.get(&id) {
+            let broker = BrokerImage { fenced: true, ..broker.clone() };
+            self.set_broker(broker);
+        }
+        self.fence_partitions(id);
+    }
+
+    /// As [`State::fence`], and heartbeats do not bring this incarnation back.
+    pub(super) fn leave(&mut self, id: i32) {
+        self.leaving.insert(id);
+        self.fence(id);
+    }
+
+    fn fence_partitions(&mut self, id: i32) {
+        for key in self.partition_keys(|p| p.leader == id || p.isr.contains(&id)) {
+            // The last in-sync replica stays one: it alone has everything that was committed.
+            self.change_partition(key, |p| {
+                if p.isr.len() > 1 {
+                    p.isr = p.isr.iter().copied().filter(|replica| *replica != id).collect();
+                }
+            });
+            self.elect(key);
+        }
+    }
+
+    fn partition_keys(&self, wanted: impl Fn(&PartitionImage) -> bool) -> Vec<PartitionKey> {
+        let mut keys = Vec::new();
+        for topic in self.image.topics.values() {
+            for (partition, index) in topic.partitions.iter().zip(0..) {
+                if wanted(partition) {
+                    keys.push(PartitionKey { topic: topic.id, index });
+                }
+            }
+        }
+        keys
+    }
+
+    /// Gives a partition whose leader is gone to the first live in-sync replica in the preferred order.
+    fn elect(&mut self, key: PartitionKey) {
+        let Some(partition) = self.partition(key) else { return };
+        if partition.leader != NO_LEADER
+            && self.live(partition.leader)
+            && partition.isr.contains(&partition.leader)
+        {
+            return;
+        }
+        let eligible = |id: &&i32| partition.isr.contains(id) && self.live(**id);
+        let leader = partition.replicas.iter().find(eligible).copied().unwrap_or(NO_LEADER);
+        self.set_leader(key, leader);
+    }
+
+    fn set_leader(&mut self, key: PartitionKey, leader: i32) {
+        self.change_partition(key, |p| {
+            if p.leader != leader {
+                p.leader = leader;
+                p.leader_epoch += 1;
+            }
+        });
+    }
+
+    fn partition(&self, key: PartitionKey) -> Option<&PartitionImage> {
+        self.image.topic_by_id(&key.topic)?.partitions.get(usize::try_from(key.index).ok()?)
+    }
+
+    /// Changes one partition and, if that made a difference, its epoch and the image's version.
+    fn change_partition(&mut self, key: PartitionKey, change: impl FnOnce(&mut PartitionImage)) {
+        let Some(before) = self.partition(key) else { return };
+        let mut after = before.clone();
+        change(&mut after);
+        if after == *before {
+            return;
+        }
+        after.partition_epoch = after.partition_epoch.max(before.partition_epoch + 1);
+        let Some(name) = self.image.names.get(&key.topic).cloned() else { return };
+        if let Some(topic) = self.image.topics.get_mut(&name) {
+            let topic = Arc::make_mut(topic);
+            topic.partitions.set(key.index as usize, after.clone());
+            self.image.version += 1;
+            self.changes.push(Change::Partition { key, partition: after });
+        }
+    }
+
+    /// Applies a leader's change of its in-sync replicas; the partition as it is then.
+    pub(super) fn alter_partition(
+        &mut self,
+        alter: &AlterPartition,
+    ) -> Result<PartitionImage, ErrorCode> {
+        let sender = self.image.brokers.get(&alter.broker);
+        if sender.is_none_or(|b| b.epoch != alter.broker_epoch || b.fenced) {
+            return Err(ErrorCode::STALE_BROKER_EPOCH);
+        }
+        let Some(partition) = self.partition(alter.key) else {
+            return Err(ErrorCode::UNKNOWN_TOPIC_ID);
+        };
+        if partition.leader != alter.broker || partition.leader_epoch != alter.leader_epoch {
+            return Err(ErrorCode::FENCED_LEADER_EPOCH);
+        }
+        if partition.partition_epoch != alter.partition_epoch {
+            return Err(ErrorCode::INVALID_UPDATE_VERSION);
+        }
+        let ids: Vec<i32> = alter.isr.iter().map(|(id, _)| *id).collect();
+        if !ids.contains(&alter.broker) || ids.iter().any(|id| !partition.replicas.contains(id)) {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        let eligible = |(id, epoch): &(i32, Option<i64>)| {
+            partition.isr.contains(id)
+                || self
+                    .image
+                    .live_broker(*id)
+                    .is_some_and(|b| epoch.is_none_or(|epoch| epoch == b.epoch))
+        };
+        if !alter.isr.iter().all(eligible) {
+            return Err(ErrorCode::INELIGIBLE_REPLICA);
+        }
+        self.change_partition(alter.key, |p| p.isr = ids.into());
+        self.partition(alter.key).cloned().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+    }
+
+    /// Makes `to` the leader; it must be in sync and live.
+    pub(super) fn move_leader(&mut self, name: &str, index: i32, to: i32) -> Result<(), Refusal> {
+        let unknown = || {
+            (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("there is no partition {name}-{index}"))
+        };
+        let id = self.image.topic(name).ok_or_else(unknown)?.id;
+        let key = PartitionKey { topic: id, index };
+        let partition = self.partition(key).ok_or_else(unknown)?;
+        if !partition.replicas.contains(&to) {
+            let reason = format!("broker {to} has no replica of {name}-{index}");
+            return Err((ErrorCode::INVALID_REPLICA_ASSIGNMENT, reason));
+        }
+        if !partition.isr.contains(&to) || !self.live(to) {
+            let reason = format!("broker {to} is not in sync with {name}-{index}");
+            return Err((ErrorCode::ELIGIBLE_LEADERS_NOT_AVAILABLE, reason));
+        }
+        self.set_leader(key, to);
+        Ok(())
+    }
+
+    /// Checks a topic to be and places its replicas, without creating it.
+    pub(super) fn check_topic(
+        &self,
+        spec: &TopicSpec,
+        config: &ClusterConfig,
+    ) -> Result<(TopicConfig, Vec<Vec<i32>>), Refusal> {
+        placement::check_name(&spec.name, &self.image)?;
+        let live: Vec<i32> =
+            self.image.brokers.values().filter(|b| !b.fenced).map(|b| b.id).collect();
+        let fenced: Vec<i32> =
+            self.image.brokers.values().filter(|b| b.fenced).map(|b| b.id).collect();
+        let replicas = placement::place(spec, config, &live, &fenced, self.next_placement)?;
+        let settings: BTreeMap<String, String> = spec.configs.iter().cloned().collect();
+        let settings =
+            TopicConfig::new(settings).map_err(|reason| (ErrorCode::INVALID_CONFIG, reason))?;
+        Ok((settings, replicas))
+    }
+
+    /// Creates a topic under a new id.
+    pub(super) fn create_topic(
+        &mut self,
+        spec: &TopicSpec,
+        id: Uuid,
+        config: &ClusterConfig,
+    ) -> Result<Arc<TopicImage>, Refusal> {
+        let (settings, placed) = self.check_topic(spec, config)?;
+        self.next_placement = self.next_placement.wrapping_add(placed.len());
+        let partitions = placed.into_iter().map(|replicas| {
+            let isr: Arc<[i32]> = replicas.iter().copied().filter(|id| self.live(*id)).collect();
+            PartitionImage {
+                leader: isr.first().copied().unwrap_or(NO_LEADER),
+                leader_epoch: 0,
+                partition_epoch: 0,
+                isr,
+                replicas: replicas.into(),
+            }
+        });
+        let topic = Arc::new(TopicImage {
+            name: spec.name.as_str().into(),
+            id,
+            config: Arc::new(settings),
+            partitions: partitions.collect(),
+        });
+        self.insert_topic(&topic);
+        self.changes.push(Change::Topic((*topic).clone()));
+        Ok(topic)
+    }
+
+    fn insert_topic(&mut self, topic: &Arc<TopicImage>) {
+        self.image.version += 1;
+        self.image.names.insert(topic.id, Arc::clone(&topic.name));
+        self.image.topics.insert(Arc::clone(&topic.name), Arc::clone(topic));
+    }
+
+    /// Deletes a topic; false when there is none of this id.
+    pub(super) fn remove_topic(&mut self, id: Uuid) -> bool {
+        let Some(name) = self.image.names.remove(&id) else { return false };
+        self.image.topics.remove(&name);
+        self.image.version += 1;
+        self.changes.push(Change::DeleteTopic(id));
+        true
+    }
+
+    /// A producer id nobody has had.
+    pub(super) fn next_producer_id(&mut self) -> i64 {
+        if self.next_producer_id == self.producer_ids_end {
+            self.producer_ids_end += PRODUCER_ID_BLOCK;
+            self.changes.push(Change::ProducerIds { end: self.producer_ids_end });
+        }
+        let id = self.next_producer_id;
+        self.next_producer_id += 1;
+        id
+    }
+}

@@ -1,0 +1,296 @@
+//! [`Disk`] in memory, with crashes and a limit of space.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::{Disk, DiskFile};
+
+/// A disk in memory. Clones are handles to the same disk.
+///
+/// Creating, renaming and removing files, truncating, and [`Disk::write_atomic`] are durable at once;
+/// appended bytes are durable after [`DiskFile::sync`] only, so a crash may drop or tear them.
+#[derive(Debug, Clone, Default)]
+pub struct MemDisk {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    files: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
+    dirs: BTreeSet<PathBuf>,
+    capacity: Option<u64>,
+    used: u64,
+    /// Counts crashes: a handle opened before the last one belongs to a dead process and must not write.
+    generation: u64,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    bytes: Vec<u8>,
+    synced: usize,
+    removed: bool,
+}
+
+impl MemDisk {
+    /// An empty disk without a limit of space.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Crashes the machine: unsynced bytes are all kept or all lost, and handles opened before fail from now
+    /// on.
+    pub fn crash(&self, keep_unsynced: bool) {
+        self.crash_with(|_, unsynced| if keep_unsynced { unsynced } else { 0 });
+    }
+
+    /// Crashes the machine, asking for every file, in the order of their paths, how many of its unsynced
+    /// bytes survive (a torn write keeps a part).
+    pub fn crash_with(&self, mut kept: impl FnMut(&Path, u64) -> u64) {
+        self.crash_under(Path::new(""), &mut kept);
+        self.shared.lock().generation += 1;
+    }
+
+    /// As [`MemDisk::crash_with`], only for files under `dir`: one broker of several on the same disk. Older
+    /// handles stay valid, so the caller must have dropped those under `dir`.
+    pub fn crash_under(&self, dir: &Path, mut kept: impl FnMut(&Path, u64) -> u64) {
+        let mut shared = self.shared.lock();
+        let mut lost = 0;
+        for (path, content) in &shared.files {
+            if !path.starts_with(dir) {
+                continue;
+            }
+            let mut content = content.lock();
+            let unsynced = content.bytes.len() - content.synced;
+            let kept = kept(path, unsynced as u64).min(unsynced as u64) as usize;
+            let len = content.synced + kept;
+            content.bytes.truncate(len);
+            content.synced = len;
+            lost += (unsynced - kept) as u64;
+        }
+        shared.used -= lost;
+    }
+
+    /// Limits the disk to `bytes` in total (`None`: no limit). A write beyond it writes the part that fits and
+    /// fails with [`io::ErrorKind::StorageFull`].
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.shared.lock().capacity = bytes;
+    }
+
+    /// The bytes in all files.
+    pub fn used(&self) -> u64 {
+        self.shared.lock().used
+    }
+
+    /// Changes the content of a file behind the back of its handles, as a decaying medium does; the result
+    /// counts as synced.
+    pub fn alter(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        let content = shared.file(path)?;
+        let mut content = content.lock();
+        let before = content.bytes.len() as u64;
+        change(&mut content.bytes);
+        content.synced = content.bytes.len();
+        shared.used = shared.used - before + content.bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn file(&self, path: &Path) -> io::Result<Arc<Mutex<Content>>> {
+        self.files.get(path).cloned().ok_or_else(|| not_found(path))
+    }
+
+    fn check_parent(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() && !self.dirs.contains(parent) => {
+                Err(not_found(parent))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many of `wanted` further bytes fit.
+    fn room_for(&self, wanted: usize) -> usize {
+        let Some(capacity) = self.capacity else { return wanted };
+        usize::try_from(capacity.saturating_sub(self.used)).unwrap_or(usize::MAX).min(wanted)
+    }
+
+    fn drop_file(&mut self, path: &Path) -> bool {
+        let Some(content) = self.files.remove(path) else { return false };
+        let mut content = content.lock();
+        content.removed = true;
+        self.used -= content.bytes.len() as u64;
+        true
+    }
+}
+
+fn not_found(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{} does not exist", path.display()))
+}
+
+fn full() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "no space left on the simulated disk")
+}
+
+impl Disk for MemDisk {
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut shared = self.shared.lock();
+        shared.check_parent(path)?;
+        let content = Arc::clone(shared.files.entry(path.to_owned()).or_default());
+        Ok(Box::new(MemFile {
+            generation: shared.generation,
+            shared: Arc::clone(&self.shared),
+            content,
+        }))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        let shared = self.shared.lock();
+        shared.files.contains_key(path) || shared.dirs.contains(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let shared = self.shared.lock();
+        if !shared.dirs.contains(dir) {
+            return Err(not_found(dir));
+        }
+        let inside = |path: &&PathBuf| path.parent() == Some(dir);
+        let mut paths: Vec<PathBuf> =
+            shared.files.keys().chain(&shared.dirs).filter(inside).cloned().collect();
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        let named = dir.ancestors().filter(|path| !path.as_os_str().is_empty());
+        shared.dirs.extend(named.map(Path::to_owned));
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        if self.shared.lock().drop_file(path) { Ok(()) } else { Err(not_found(path)) }
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        if !shared.dirs.contains(dir) {
+            return Err(not_found(dir));
+        }
+        let doomed: Vec<PathBuf> =
+            shared.files.keys().filter(|path| path.starts_with(dir)).cloned().collect();
+        for path in doomed {
+            shared.drop_file(&path);
+        }
+        shared.dirs.retain(|path| !path.starts_with(dir));
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        shared.check_parent(to)?;
+        if let Some(content) = shared.files.remove(from) {
+            shared.drop_file(to);
+            shared.files.insert(to.to_owned(), content);
+            return Ok(());
+        }
+        if !shared.dirs.contains(from) {
+            return Err(not_found(from));
+        }
+        let moved = |path: &PathBuf| match path.strip_prefix(from) {
+            Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
+            Ok(rest) => to.join(rest),
+            Err(_) => path.clone(),
+        };
+        shared.dirs = shared.dirs.iter().map(moved).collect();
+        let files = std::mem::take(&mut shared.files);
+        shared.files = files.into_iter().map(|(path, file)| (moved(&path), file)).collect();
+        Ok(())
+    }
+
+    fn read_all(&self, path: &Path) -> io::Result<Bytes> {
+        let content = self.shared.lock().file(path)?;
+        let content = content.lock();
+        Ok(Bytes::copy_from_slice(&content.bytes))
+    }
+
+    fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        shared.check_parent(path)?;
+        if shared.room_for(bytes.len()) < bytes.len() {
+            return Err(full());
+        }
+        shared.drop_file(path);
+        shared.used += bytes.len() as u64;
+        let content = Content { bytes: bytes.to_vec(), synced: bytes.len(), removed: false };
+        shared.files.insert(path.to_owned(), Arc::new(Mutex::new(content)));
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct MemFile {
+    shared: Arc<Mutex<Shared>>,
+    content: Arc<Mutex<Content>>,
+    generation: u64,
+}
+
+impl MemFile {
+    fn check_alive(&self, shared: &Shared) -> io::Result<()> {
+        if shared.generation == self.generation {
+            return Ok(());
+        }
+        Err(io::Error::other("the simulated machine has crashed since this file was opened"))
+    }
+}
+
+impl DiskFile for MemFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        self.check_alive(&shared)?;
+        let mut content = self.content.lock();
+        // A removed file keeps working for those who hold it open, as on Unix, but its space is not counted.
+        let fits = if content.removed { bytes.len() } else { shared.room_for(bytes.len()) };
+        content.bytes.extend_from_slice(&bytes[..fits]);
+        if !content.removed {
+            shared.used += fits as u64;
+        }
+        if fits < bytes.len() { Err(full()) } else { Ok(()) }
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let content = self.content.lock();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
+        let end = start.saturating_add(len).min(content.bytes.len());
+        Ok(Bytes::copy_from_slice(&content.bytes[start..end]))
+    }
+
+    fn len(&self) -> u64 {
+        self.content.lock().bytes.len() as u64
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let mut shared = self.shared.lock();
+        self.check_alive(&shared)?;
+        let mut content = self.content.lock();
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(content.bytes.len());
+        if !content.removed {
+            shared.used -= (content.bytes.len() - len) as u64;
+        }
+        content.bytes.truncate(len);
+        content.synced = content.synced.min(len);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.check_alive(&self.shared.lock())?;
+        let mut content = self.content.lock();
+        content.synced = content.bytes.len();
+        Ok(())
+    }
+}

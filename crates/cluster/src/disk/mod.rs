@@ -1,0 +1,84 @@
+//! The file system as the logs use it, behind a trait: real files, or memory that can crash.
+//!
+//! [`RealDisk`] works on the operating system's files with positional reads and writes. [`MemDisk`] keeps the
+//! same files in memory for simulation and recovery tests: it knows which bytes have been synced, drops the
+//! others on a crash, and can be made to run full.
+
+mod mem;
+mod real;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+pub use mem::MemDisk;
+pub use real::RealDisk;
+
+/// A directory tree of append-only files.
+///
+/// Every method blocks for as long as the operating system does; none keeps a clock or a thread.
+pub trait Disk: Send + Sync {
+    /// Opens the file for appending and positional reading, creating it when it does not exist.
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Whether a file or directory exists at `path`.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// The full paths of the entries of a directory, sorted; `NotFound` when there is no such directory.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Creates the directory and its parents; succeeds when it exists already.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Removes one file.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory and everything under it.
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Renames a file or a directory; an existing file at `to` is replaced.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// The whole content of a file.
+    fn read_all(&self, path: &Path) -> io::Result<Bytes>;
+
+    /// Replaces the file's content in one step: a reader, or a restart after the process was killed, sees the
+    /// old content or the new, never a mixture.
+    fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// One open append-only file.
+pub trait DiskFile: Send + Sync {
+    /// Writes all of `bytes` at the end of the file.
+    ///
+    /// On an error a part of them may have been written: the file may be longer than before, and [`len`]
+    /// reports that; the caller truncates.
+    ///
+    /// [`len`]: DiskFile::len
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes the parts one after the other at the end of the file; errors as for [`DiskFile::append`].
+    fn append_vectored(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        parts.iter().try_for_each(|part| self.append(part))
+    }
+
+    /// Reads up to `len` bytes from `offset`; fewer only where the file ends.
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+
+    /// The length of the file in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether the file holds no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Cuts the file to `len` bytes; does nothing when it is not longer than that.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Returns once what has been appended will survive a crash of the machine.
+    fn sync(&mut self) -> io::Result<()>;
+}

@@ -1,0 +1,160 @@
+//! [`Disk`] on the operating system's files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread, pwrite, pwritev};
+
+use super::{Disk, DiskFile};
+
+/// The real file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl RealDisk {
+    /// The real file system.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Disk for RealDisk {
+    fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        // Not O_APPEND: pwrite must go to the length this handle keeps, also after a failed write left more.
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let len = file.metadata()?.len();
+        Ok(Box::new(RealFile { file, len }))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut paths =
+            fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn read_all(&self, path: &Path) -> io::Result<Bytes> {
+        fs::read(path).map(Bytes::from)
+    }
+
+    fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        // No fsync: rename alone is atomic for a killed process, and a sync here would sit in the path of a
+        // leader change. What is written this way can be rebuilt from the segments after a power loss.
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".tmp");
+        let temporary = path.with_file_name(name);
+        fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+            // Of no use to anybody; the error that matters is the first one.
+            drop(fs::remove_file(&temporary));
+        })
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    len: u64,
+}
+
+impl RealFile {
+    /// Asks the system for the true length after a failed write.
+    fn resync_len(&mut self) {
+        if let Ok(metadata) = self.file.metadata() {
+            self.len = metadata.len();
+        }
+    }
+
+    fn write_all_at_end(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match pwrite(&self.file, bytes, self.len) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.len += written as u64;
+                    bytes = &bytes[written..];
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DiskFile for RealFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at_end(bytes).inspect_err(|_| self.resync_len())
+    }
+
+    fn append_vectored(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut written = match pwritev(&self.file, &slices, self.len) {
+            Ok(written) => written,
+            Err(Errno::INTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        self.len += written as u64;
+        for part in parts {
+            let done = written.min(part.len());
+            written -= done;
+            self.append(&part[done..])?;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let available = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = len.min(available);
+        let mut bytes = Vec::with_capacity(wanted);
+        while bytes.len() < wanted {
+            // The spare capacity may exceed what is wanted; the excess is cut below.
+            let position = offset + bytes.len() as u64;
+            match pread(&self.file, spare_capacity(&mut bytes), position) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        bytes.truncate(wanted);
+        Ok(Bytes::from(bytes))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if len < self.len {
+            self.file.set_len(len)?;
+            self.len = len;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}

@@ -1,0 +1,137 @@
+//! Both disks behave alike, and the one in memory crashes and runs full as it is told.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::*;
+
+/// Runs a check on both disks, in a directory of its own.
+fn on_both(check: fn(&dyn Disk, &Path)) {
+    let temporary = tempfile::tempdir().unwrap();
+    check(&RealDisk::new(), &temporary.path().join("a/b"));
+    check(&MemDisk::new(), Path::new("a/b"));
+}
+
+#[test]
+fn appended_bytes_can_be_read_at_any_place() {
+    on_both(|disk, dir| {
+        disk.create_dir_all(dir).unwrap();
+        disk.create_dir_all(dir).unwrap();
+        let path = dir.join("file");
+        let mut file = disk.open_append(&path).unwrap();
+        assert!(file.is_empty());
+        file.append(b"hello ").unwrap();
+        file.append_vectored(&[b"wor", b"", b"ld"]).unwrap();
+        file.append_vectored(&[]).unwrap();
+        let all = b"hello world";
+        assert_eq!(file.len(), 11);
+        for start in 0..14 {
+            for len in 0..14 {
+                let expected = &all[start.min(11)..(start + len).min(11)];
+                assert_eq!(file.read_at(start as u64, len).unwrap(), expected);
+            }
+        }
+        assert_eq!(file.read_at(u64::MAX, 5).unwrap(), "");
+        assert_eq!(file.read_at(3, usize::MAX).unwrap(), "lo world");
+        file.truncate(20).unwrap();
+        file.truncate(5).unwrap();
+        file.append(b"!").unwrap();
+        file.sync().unwrap();
+        assert_eq!(disk.read_all(&path).unwrap(), "hello!");
+        drop(file);
+        let mut file = disk.open_append(&path).unwrap();
+        file.append(b"?").unwrap();
+        assert_eq!(disk.read_all(&path).unwrap(), "hello!?");
+    });
+}
+
+#[test]
+fn files_and_directories_come_and_go() {
+    on_both(|disk, dir| {
+        let file = dir.join("x");
+        assert_eq!(disk.list(dir).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(disk.open_append(&file).err().unwrap().kind(), ErrorKind::NotFound);
+        assert_eq!(disk.write_atomic(&file, b"1").unwrap_err().kind(), ErrorKind::NotFound);
+        disk.create_dir_all(dir).unwrap();
+        assert_eq!(disk.read_all(&file).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(disk.remove_file(&file).unwrap_err().kind(), ErrorKind::NotFound);
+        disk.write_atomic(&file, b"1").unwrap();
+        disk.write_atomic(&file, b"22").unwrap();
+        assert_eq!(disk.read_all(&file).unwrap(), "22");
+        disk.create_dir_all(&dir.join("sub/subsub")).unwrap();
+        disk.write_atomic(&dir.join("a"), b"3").unwrap();
+        assert_eq!(disk.list(dir).unwrap(), [dir.join("a"), dir.join("sub"), dir.join("x")]);
+        disk.rename(&dir.join("a"), &file).unwrap();
+        assert_eq!(disk.read_all(&file).unwrap(), "3");
+        let moved = dir.with_file_name("moved");
+        disk.rename(dir, &moved).unwrap();
+        assert!(!disk.exists(dir) && !disk.exists(&file));
+        assert!(disk.exists(&moved.join("sub/subsub")));
+        assert_eq!(disk.read_all(&moved.join("x")).unwrap(), "3");
+        disk.remove_file(&moved.join("x")).unwrap();
+        disk.remove_dir_all(&moved).unwrap();
+        assert!(!disk.exists(&moved));
+        assert_eq!(disk.remove_dir_all(&moved).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_crash_keeps_what_was_synced_and_what_it_is_told_to() {
+    for kept in 0..=4 {
+        let disk = MemDisk::new();
+        let mut file = disk.open_append(Path::new("f")).unwrap();
+        file.append(b"abc").unwrap();
+        file.sync().unwrap();
+        file.append(b"defg").unwrap();
+        disk.crash_with(|path, unsynced| {
+            assert_eq!((path, unsynced), (Path::new("f"), 4));
+            kept
+        });
+        let left = disk.read_all(Path::new("f")).unwrap();
+        assert_eq!(left, b"abcdefg"[..3 + kept as usize]);
+        assert_eq!(disk.used(), 3 + kept);
+        // The handle belongs to a process that is dead; one opened since does not.
+        assert!(file.append(b"x").is_err() && file.truncate(0).is_err() && file.sync().is_err());
+        disk.open_append(Path::new("f")).unwrap().append(b"y").unwrap();
+        disk.crash(false);
+        assert_eq!(disk.read_all(Path::new("f")).unwrap(), left);
+    }
+}
+
+#[test]
+fn a_crash_can_be_kept_to_one_directory() {
+    let disk = MemDisk::new();
+    disk.create_dir_all(Path::new("one")).unwrap();
+    disk.create_dir_all(Path::new("two")).unwrap();
+    let mut one = disk.open_append(Path::new("one/f")).unwrap();
+    let mut two = disk.open_append(Path::new("two/f")).unwrap();
+    one.append(b"1").unwrap();
+    two.append(b"2").unwrap();
+    drop(one);
+    disk.crash_under(Path::new("one"), |_, _| 0);
+    assert_eq!(disk.read_all(Path::new("one/f")).unwrap(), "");
+    two.append(b"2").unwrap();
+    assert_eq!(disk.read_all(Path::new("two/f")).unwrap(), "22");
+}
+
+#[test]
+fn a_full_disk_writes_what_fits() {
+    let disk = MemDisk::new();
+    let path = Path::new("f");
+    let mut file = disk.open_append(path).unwrap();
+    disk.set_capacity(Some(5));
+    file.append(b"abc").unwrap();
+    assert_eq!(file.append(b"defg").unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!((file.len(), disk.used()), (5, 5));
+    file.truncate(3).unwrap();
+    assert_eq!(
+        disk.write_atomic(Path::new("g"), b"123").unwrap_err().kind(),
+        ErrorKind::StorageFull
+    );
+    assert!(!disk.exists(Path::new("g")));
+    disk.write_atomic(Path::new("g"), b"12").unwrap();
+    disk.remove_file(path).unwrap();
+    assert_eq!(disk.used(), 2);
+    disk.set_capacity(None);
+    disk.write_atomic(Path::new("g"), &[0; 100]).unwrap();
+}

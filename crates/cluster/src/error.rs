@@ -1,0 +1,56 @@
+//! What can go wrong with a cluster as a whole.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use curtail_wire::ErrorCode;
+
+use crate::config::ConfigError;
+
+/// Why a cluster could not be started or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A broker cannot listen.
+    #[error(
+        "cannot listen on {addr}: {source}; choose another port or stop the process that uses it"
+    )]
+    Listen {
+        /// Where.
+        addr: SocketAddr,
+        /// What the network said.
+        source: io::Error,
+    },
+    /// The storage cannot be used.
+    #[error("cannot use {} for data: {source}", path.display())]
+    Storage {
+        /// The directory.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// There is no broker of this id.
+    #[error("there is no broker {0}")]
+    NoSuchBroker(i32),
+    /// The broker already runs.
+    #[error("broker {0} is already running")]
+    AlreadyRunning(i32),
+    /// The controller refused.
+    #[error("{reason}")]
+    Refused {
+        /// Kafka's code for it.
+        code: ErrorCode,
+        /// Why.
+        reason: String,
+    },
+    /// A broker ended while it was starting.
+    #[error("broker {0} ended while it was starting")]
+    Ended(i32),
+}
+
+impl From<(ErrorCode, String)> for ClusterError {
+    fn from((code, reason): (ErrorCode, String)) -> Self {
+        Self::Refused { code, reason }
+    }
+}

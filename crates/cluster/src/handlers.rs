@@ -1,0 +1,194 @@
+//! Requests, one file per API.
+
+mod api_versions;
+mod create_topics;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod fetch;
+mod init_producer_id;
+mod list_offsets;
+mod metadata;
+mod offsets_for_leader_epoch;
+mod produce;
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use bytes::Bytes;
+use curtail_wire::{
+    Encoding, ErrorCode, Uuid, Writer,
+    api::ApiKey,
+    cold::{self, Decodable, Encodable, Message, StrBytes},
+    header::{RequestHeader, encode_response_header},
+    produce::{LeaderIdAndEpoch, NodeEndpoint},
+};
+
+use crate::{
+    broker::Broker,
+    image::{PartitionKey, TopicImage},
+    replica::partition::{NotServed, Partition},
+};
+
+/// What to do after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Write what lies in the output.
+    Written,
+    /// Go on without an answer.
+    None,
+    /// Close the connection.
+    Close,
+}
+
+/// The versions served of each API, and the lowest one advertised.
+const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
+    // librdkafka takes a broker without Produce 0 for one that it cannot compress for (KAFKA-18659).
+    (ApiKey::PRODUCE, 3..=13, 0),
+    (ApiKey::FETCH, 4..=17, 4),
+    (ApiKey::LIST_OFFSETS, 1..=10, 1),
+    (ApiKey::METADATA, 0..=13, 0),
+    (ApiKey::API_VERSIONS, 0..=4, 0),
+    (ApiKey::CREATE_TOPICS, 2..=7, 2),
+    (ApiKey::DELETE_TOPICS, 1..=6, 1),
+    (ApiKey::INIT_PRODUCER_ID, 0..=5, 0),
+    (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, 2),
+    (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
+    (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
+];
+
+fn is_served(header: &RequestHeader<'_>) -> bool {
+    SERVED.iter().any(|(api, versions, _)| *api == header.api && versions.contains(&header.version))
+}
+
+/// Handles one request. `out` is empty and receives the parts of the answer's frame.
+///
+/// # Errors
+/// Why the connection must be closed: the request makes no sense.
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    header: &RequestHeader<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    if !is_served(header) {
+        if header.api == ApiKey::API_VERSIONS {
+            return api_versions::unsupported(header, out);
+        }
+        return Err("unsupported API or version".to_owned());
+    }
+    let request = Call { broker, header };
+    match header.api {
+        ApiKey::PRODUCE => produce::handle(&request, &body, out).await,
+        ApiKey::FETCH => fetch::handle(&request, &body, out).await,
+        ApiKey::LIST_OFFSETS => list_offsets::handle(&request, body, out),
+        ApiKey::METADATA => metadata::handle(&request, &body, out),
+        ApiKey::API_VERSIONS => api_versions::handle(&request, body, out),
+        ApiKey::CREATE_TOPICS => create_topics::handle(&request, body, out),
+        ApiKey::DELETE_TOPICS => delete_topics::handle(&request, body, out),
+        ApiKey::INIT_PRODUCER_ID => init_producer_id::handle(&request, body, out),
+        ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(&request, body, out),
+        ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(&request, body, out),
+        ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(&request, body, out),
+        _ => Err("unsupported API".to_owned()),
+    }
+}
+
+/// A request in the hands of its handler.
+struct Call<'a> {
+    broker: &'a Arc<Broker>,
+    header: &'a RequestHeader<'a>,
+}
+
+impl Call<'_> {
+    fn version(&self) -> i16 {
+        self.header.version
+    }
+
+    fn decode<T: Decodable + Message>(&self, body: Bytes) -> Result<T, String> {
+        cold::decode_request(self.header.version, body).map_err(|error| error.to_string())
+    }
+
+    fn answer<T: Encodable + Message>(
+        &self,
+        response: &T,
+        out: &mut Vec<Bytes>,
+    ) -> Result<Answer, String> {
+        let RequestHeader { api, version, correlation_id, .. } = *self.header;
+        let frame = cold::encode_response(api, version, correlation_id, response)
+            .map_err(|error| error.to_string())?;
+        out.push(frame.into());
+        Ok(Answer::Written)
+    }
+
+    /// An answer in one of our own codecs.
+    fn answer_with(&self, out: &mut Vec<Bytes>, encode: impl FnOnce(&mut Writer)) -> Answer {
+        let mut w = Writer::with_capacity(256);
+        w.set_encoding(Encoding::Classic);
+        w.i32(0);
+        let RequestHeader { api, version, correlation_id, .. } = *self.header;
+        encode_response_header(api, version, correlation_id, &mut w);
+        encode(&mut w);
+        let mut frame = w.into_vec();
+        let length = (frame.len() - 4) as u32;
+        frame[..4].copy_from_slice(&length.to_be_bytes());
+        out.push(frame.into());
+        Answer::Written
+    }
+
+    /// The replica here of a partition.
+    fn replica(&self, topic: &TopicImage, index: i32) -> Result<Arc<Partition>, NotServed> {
+        let known = usize::try_from(index).ok().and_then(|index| topic.partitions.get(index));
+        let Some(image) = known else {
+            return Err(NotServed::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+        };
+        let key = PartitionKey { topic: topic.id, index };
+        if let Some(partition) = self.broker.partition(key) {
+            return Ok(partition);
+        }
+        if image.replicas.contains(&self.broker.id) {
+            return Err(NotServed::code(ErrorCode::KAFKA_STORAGE_ERROR));
+        }
+        let leader = LeaderIdAndEpoch { leader_id: image.leader, leader_epoch: image.leader_epoch };
+        let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+        Err(NotServed { code, message: None, leader: Some(leader) })
+    }
+
+    /// The replica here of a partition whose topic the request names.
+    fn replica_by_name(&self, topic: &str, index: i32) -> Result<Arc<Partition>, NotServed> {
+        let image = self.broker.image();
+        let unknown = || NotServed::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        self.replica(image.topic(topic).ok_or_else(unknown)?, index)
+    }
+
+    /// The replica here of a partition whose topic the request names by its id.
+    fn replica_by_id(&self, topic: Uuid, index: i32) -> Result<Arc<Partition>, NotServed> {
+        let image = self.broker.image();
+        let unknown = || NotServed::code(ErrorCode::UNKNOWN_TOPIC_ID);
+        self.replica(image.topic_by_id(&topic).ok_or_else(unknown)?, index)
+    }
+}
+
+/// The endpoints of the leaders that an answer names, each once.
+#[derive(Default)]
+struct Endpoints(Vec<NodeEndpoint>);
+
+impl Endpoints {
+    /// Adds the leader named with an error, if this is one of the errors that name it.
+    fn hint(&mut self, broker: &Broker, refused: &NotServed) -> Option<LeaderIdAndEpoch> {
+        let named = matches!(
+            refused.code,
+            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH
+        );
+        let leader = refused.leader.filter(|leader| named && leader.leader_epoch >= 0)?;
+        if !self.0.iter().any(|endpoint| endpoint.node_id == leader.leader_id)
+            && let Some(endpoint) = broker.endpoint(leader.leader_id)
+        {
+            self.0.push(endpoint);
+        }
+        Some(leader)
+    }
+}
+
+fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}

@@ -1,0 +1,61 @@
+//! ApiVersions, key 18, versions 0 to 4.
+//!
+//! A version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of this API
+//! (KIP-511), so that the client can ask again.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    api::ApiKey,
+    cold::{
+        self,
+        messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response::ApiVersion},
+    },
+    header::RequestHeader,
+};
+
+use super::{Answer, Call, SERVED};
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: ApiVersionsRequest = call.decode(body)?;
+    let mut response = ApiVersionsResponse::default();
+    response.finalized_features_epoch = -1;
+    let named = |name: &str, version: &str| well_formed(name) && well_formed(version);
+    if call.version() >= 3
+        && !named(&request.client_software_name, &request.client_software_version)
+    {
+        response.error_code = ErrorCode::INVALID_REQUEST.0;
+        return call.answer(&response, out);
+    }
+    response.api_keys = SERVED
+        .iter()
+        .map(|(api, versions, lowest)| api_version(*api, *lowest, *versions.end()))
+        .collect();
+    call.answer(&response, out)
+}
+
+/// Names of clients are letters, digits, dots and hyphens, and begin and end with a letter or digit (KIP-511).
+fn well_formed(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    let outer = |c: char| c.is_ascii_alphanumeric();
+    name.starts_with(outer) && name.ends_with(outer) && name.chars().all(inner)
+}
+
+fn api_version(api: ApiKey, min: i16, max: i16) -> ApiVersion {
+    ApiVersion::default().with_api_key(api.0).with_min_version(min).with_max_version(max)
+}
+
+/// Answers a request in a version that is not known.
+pub(super) fn unsupported(
+    header: &RequestHeader<'_>,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let own = SERVED.iter().filter(|(api, ..)| *api == ApiKey::API_VERSIONS);
+    let response = ApiVersionsResponse::default()
+        .with_error_code(ErrorCode::UNSUPPORTED_VERSION.0)
+        .with_api_keys(own.map(|(api, v, low)| api_version(*api, *low, *v.end())).collect());
+    let frame = cold::encode_response(ApiKey::API_VERSIONS, 0, header.correlation_id, &response)
+        .map_err(|error| error.to_string())?;
+    out.push(frame.into());
+    Ok(Answer::Written)
+}

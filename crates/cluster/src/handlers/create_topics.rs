@@ -1,0 +1,107 @@
+//! CreateTopics, key 19, versions 2 to 7.
+//!
+//! Any broker serves it. The answer comes when the controller has decided; brokers learn of the topic after their
+//! metadata's delay. `validate_only` checks and creates nothing. A topic named twice in one request is refused
+//! with INVALID_REQUEST.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode, Uuid,
+    cold::messages::{
+        CreateTopicsRequest, CreateTopicsResponse,
+        create_topics_request::CreatableTopic,
+        create_topics_response::{CreatableTopicConfigs, CreatableTopicResult},
+    },
+};
+
+use super::{Answer, Call, text};
+use crate::controller::{Refusal, TopicSpec};
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: CreateTopicsRequest = call.decode(body)?;
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for topic in &request.topics {
+        *names.entry(&topic.name.0).or_default() += 1;
+    }
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| {
+            let created = if names[topic.name.0.as_str()] > 1 {
+                Err((ErrorCode::INVALID_REQUEST, "The topic is named twice.".to_owned()))
+            } else {
+                create(call, topic, request.validate_only)
+            };
+            result(call, topic, created)
+        })
+        .collect();
+    call.answer(&CreateTopicsResponse::default().with_topics(topics), out)
+}
+
+/// A topic's id, partitions, replication factor and settings.
+type Created = (Uuid, i32, i16, Vec<CreatableTopicConfigs>);
+
+fn create(
+    call: &Call<'_>,
+    topic: &CreatableTopic,
+    validate_only: bool,
+) -> Result<Created, Refusal> {
+    let ids = |ids: &[curtail_wire::cold::messages::BrokerId]| ids.iter().map(|id| id.0).collect();
+    let spec = TopicSpec {
+        name: topic.name.0.to_string(),
+        partitions: topic.num_partitions,
+        replication_factor: topic.replication_factor,
+        assignment: topic
+            .assignments
+            .iter()
+            .map(|a| (a.partition_index, ids(&a.broker_ids)))
+            .collect(),
+        configs: topic
+            .configs
+            .iter()
+            .filter_map(|c| Some((c.name.to_string(), c.value.as_ref()?.to_string())))
+            .collect(),
+    };
+    let controller = &call.broker.controller;
+    if validate_only {
+        let (partitions, factor) = controller.check_topic(&spec)?;
+        return Ok((Uuid::ZERO, partitions, factor, Vec::new()));
+    }
+    let created = controller.create_topic(&spec)?;
+    let factor = created.partitions.front().map_or(0, |p| p.replicas.len() as i16);
+    let configs = created.config.describe(&call.broker.config).into_iter();
+    let configs = configs.map(|(name, value, source)| {
+        CreatableTopicConfigs::default()
+            .with_name(text(name))
+            .with_value(Some(text(&value)))
+            .with_config_source(source)
+    });
+    Ok((created.id, created.partitions.len() as i32, factor, configs.collect()))
+}
+
+fn result(
+    call: &Call<'_>,
+    topic: &CreatableTopic,
+    created: Result<Created, Refusal>,
+) -> CreatableTopicResult {
+    let result = CreatableTopicResult::default().with_name(topic.name.clone());
+    match created {
+        Ok(_) if call.version() < 5 => result,
+        Ok((id, partitions, factor, configs)) => {
+            let result = result
+                .with_num_partitions(partitions)
+                .with_replication_factor(factor)
+                .with_configs(Some(configs));
+            match call.version() {
+                ..7 => result,
+                _ => result.with_topic_id(uuid::Uuid::from_bytes(id.0)),
+            }
+        }
+        Err((code, reason)) => {
+            let result = result.with_error_code(code.0).with_error_message(Some(text(&reason)));
+            if call.version() >= 5 { result.with_configs(None) } else { result }
+        }
+    }
+}

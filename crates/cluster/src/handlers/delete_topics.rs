@@ -1,0 +1,51 @@
+//! DeleteTopics, key 20, versions 1 to 6; from version 6 by name or by id.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode, Uuid,
+    cold::messages::{
+        DeleteTopicsRequest, DeleteTopicsResponse, TopicName,
+        delete_topics_response::DeletableTopicResult,
+    },
+};
+
+use super::{Answer, Call, text};
+
+/// First version that names topics by id.
+const TOPIC_IDS: i16 = 6;
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: DeleteTopicsRequest = call.decode(body)?;
+    let by_name = request.topic_names.iter().map(|name| (Some(name.clone()), Uuid::ZERO));
+    let by_either =
+        request.topics.iter().map(|topic| (topic.name.clone(), Uuid(topic.topic_id.into_bytes())));
+    let results = by_name.chain(by_either).map(|(name, id)| delete(call, name, id)).collect();
+    call.answer(&DeleteTopicsResponse::default().with_responses(results), out)
+}
+
+fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicResult {
+    let image = call.broker.controller.image();
+    let topic = match &name {
+        Some(name) => image.topic(&name.0).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        None => image.topic_by_id(&id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID),
+    };
+    let code = match topic {
+        Ok(topic) if call.broker.controller.delete_topic(topic.id) => ErrorCode::NONE,
+        Ok(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        Err(code) => code,
+    };
+    let known = topic.ok();
+    let name = name.or_else(|| known.map(|topic| TopicName(text(&topic.name))));
+    let result = DeletableTopicResult::default().with_name(name).with_error_code(code.0);
+    let result = match (code.is_error(), call.version() >= 5) {
+        (true, true) => result.with_error_message(Some(text(code.message()))),
+        _ => result,
+    };
+    match call.version() >= TOPIC_IDS {
+        true => {
+            let id = known.map_or(id, |topic| topic.id);
+            result.with_topic_id(uuid::Uuid::from_bytes(id.0))
+        }
+        false => result,
+    }
+}

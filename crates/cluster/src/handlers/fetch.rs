@@ -1,0 +1,253 @@
+//! Fetch, key 1, versions 4 to 17.
+//!
+//! - Long poll: an answer waits for `min_bytes` or `max_wait_ms`, woken by appends (followers) or by the high
+//!   watermark (consumers); an error, a diverging epoch or a session without a place for waiting answers at once.
+//! - Sessions (KIP-227) from version 7: an incremental answer has only partitions with news.
+//! - Leader epochs are checked from version 9, the epoch of the reader's last record from 12 (KIP-595).
+//! - From version 12 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader, from 16 with its address
+//!   (KIP-951); from 13 topics go by id.
+//! - A follower's fetch says what it has and moves the high watermark.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    fetch::{FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse},
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Answer, Call, Endpoints};
+use crate::{
+    replica::{
+        partition::{NotServed, Partition, ReadBy, ReadSpec},
+        purgatory::{Reader, Wait},
+    },
+    session::{Context, Item, NO_SESSION, TopicRef},
+};
+
+/// First version with sessions.
+const SESSIONS: i16 = 7;
+/// First version that names topics by id.
+const TOPIC_IDS: i16 = 13;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: &Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let mut request =
+        FetchRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
+    if call.version() < SESSIONS {
+        (request.session_id, request.session_epoch) = (NO_SESSION, -1);
+    }
+    let by_ids = call.version() >= TOPIC_IDS;
+    let begun = call.broker.sessions.lock().begin(&request, by_ids, Instant::now());
+    let response = match begun {
+        Ok((context, items)) => serve(call, &request, &context, items).await,
+        Err(error) => FetchResponse { error, ..FetchResponse::default() },
+    };
+    response.encode_frame(call.version(), call.header.correlation_id, out);
+    Ok(Answer::Written)
+}
+
+async fn serve(
+    call: &Call<'_>,
+    request: &FetchRequest,
+    context: &Context,
+    items: Vec<Item>,
+) -> FetchResponse {
+    let poll = Poll::new(call, request, items);
+    let answers = poll.answers().await;
+    let random_id = || (call.broker.env.entropy.next_u64() >> 33) as i32;
+    let (session_id, answers) =
+        call.broker.sessions.lock().finish(context, answers, random_id, Instant::now());
+    respond(call, session_id, answers)
+}
+
+fn respond(
+    call: &Call<'_>,
+    session_id: i32,
+    answers: Vec<(Item, FetchPartitionResponse)>,
+) -> FetchResponse {
+    let mut endpoints = Endpoints::default();
+    let mut topics: Vec<(TopicRef, FetchTopicResponse)> = Vec::new();
+    for (item, answer) in answers {
+        if let Some(leader) = answer.current_leader {
+            let refused = NotServed { code: answer.error, message: None, leader: Some(leader) };
+            endpoints.hint(call.broker, &refused);
+        }
+        match topics.last_mut().filter(|(topic, _)| *topic == item.topic) {
+            Some((_, topic)) => topic.partitions.push(answer),
+            None => {
+                let mut topic =
+                    FetchTopicResponse { partitions: vec![answer], ..Default::default() };
+                match &item.topic {
+                    TopicRef::Name(name) => topic.name = name.to_string(),
+                    TopicRef::Id(id) => topic.topic_id = *id,
+                }
+                topics.push((item.topic, topic));
+            }
+        }
+    }
+    FetchResponse {
+        throttle_time_ms: 0,
+        error: ErrorCode::NONE,
+        session_id,
+        topics: topics.into_iter().map(|(_, topic)| topic).collect(),
+        node_endpoints: endpoints.0,
+    }
+}
+
+/// One request's long poll.
+struct Poll<'a> {
+    call: &'a Call<'a>,
+    by: ReadBy,
+    min_bytes: usize,
+    max_bytes: usize,
+    deadline: Option<Instant>,
+    items: Vec<(Item, Result<Arc<Partition>, NotServed>)>,
+}
+
+/// What a pass over the partitions found.
+struct Pass {
+    answers: Vec<FetchPartitionResponse>,
+    bytes: usize,
+    /// There is something that must not wait.
+    urgent: bool,
+}
+
+/// Takes registrations back when a poll ends, also when it is dropped.
+struct Registered<'a, 'b> {
+    poll: &'a Poll<'b>,
+    id: u64,
+}
+
+impl Drop for Registered<'_, '_> {
+    fn drop(&mut self) {
+        for partition in self.poll.partitions() {
+            partition.stop_waiting(self.id);
+        }
+    }
+}
+
+impl<'a> Poll<'a> {
+    fn new(call: &'a Call<'a>, request: &FetchRequest, items: Vec<Item>) -> Self {
+        let by = match request.replica_id {
+            id if id >= 0 => {
+                let broker_epoch = Some(request.replica_epoch).filter(|epoch| *epoch >= 0);
+                ReadBy::Follower { id, broker_epoch, arrived: true }
+            }
+            _ => ReadBy::Consumer,
+        };
+        let most = match by {
+            ReadBy::Consumer => request.max_bytes.min(call.broker.config.fetch_max_bytes),
+            ReadBy::Follower { .. } => request.max_bytes,
+        };
+        let max_bytes = usize::try_from(most).unwrap_or(0);
+        let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
+        let items = items
+            .into_iter()
+            .map(|item| {
+                let index = item.fetch.index;
+                let partition = match &item.topic {
+                    TopicRef::Name(name) => call.replica_by_name(name, index),
+                    TopicRef::Id(id) => call.replica_by_id(*id, index),
+                };
+                (item, partition)
+            })
+            .collect();
+        Self {
+            call,
+            by,
+            min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(max_bytes),
+            max_bytes,
+            deadline: (wait > 0).then(|| Instant::now() + Duration::from_millis(wait)),
+            items,
+        }
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.items.iter().filter_map(|(_, partition)| partition.as_ref().ok())
+    }
+
+    async fn answers(mut self) -> Vec<(Item, FetchPartitionResponse)> {
+        let mut pass = self.pass();
+        if let Some(deadline) = self.deadline.filter(|_| !self.enough(&pass)) {
+            let wait = Wait::for_any();
+            let id = self.call.broker.wait_ids.next();
+            let reader = match self.by {
+                ReadBy::Consumer => Reader::Consumer,
+                ReadBy::Follower { .. } => Reader::Follower,
+            };
+            if let ReadBy::Follower { arrived, .. } = &mut self.by {
+                *arrived = false;
+            }
+            let registered = Registered { poll: &self, id };
+            for partition in self.partitions() {
+                partition.wait_for_news(reader, id, &wait);
+            }
+            // Something may have come between the first look and the registration.
+            pass = self.pass();
+            while !self.enough(&pass) && timeout_at(deadline, wait.done()).await.is_ok() {
+                pass = self.pass();
+            }
+            drop(registered);
+        }
+        self.items.into_iter().map(|(item, _)| item).zip(pass.answers).collect()
+    }
+
+    fn enough(&self, pass: &Pass) -> bool {
+        pass.urgent || pass.bytes >= self.min_bytes || self.items.is_empty()
+    }
+
+    /// Reads every partition in order until the answer is full.
+    fn pass(&self) -> Pass {
+        let now = Instant::now();
+        let mut pass =
+            Pass { answers: Vec::with_capacity(self.items.len()), bytes: 0, urgent: false };
+        for (item, partition) in &self.items {
+            let left = self.max_bytes.saturating_sub(pass.bytes);
+            let spec = ReadSpec {
+                current_leader_epoch: item.fetch.current_leader_epoch,
+                fetch_offset: item.fetch.fetch_offset,
+                last_fetched_epoch: item.fetch.last_fetched_epoch,
+                max_bytes: left.min(usize::try_from(item.fetch.max_bytes).unwrap_or(0)),
+                // A first batch that is too large goes out anyway, or its reader would never get past it.
+                at_least_one: pass.bytes == 0,
+            };
+            let read = match partition {
+                Ok(partition) => partition.read(&spec, self.by, now),
+                Err(refused) => Err(refused.clone()),
+            };
+            let mut answer = nothing(item.fetch.index);
+            match read {
+                Ok(slice) => {
+                    pass.bytes += slice.records.len();
+                    pass.urgent |= slice.diverging.is_some();
+                    answer.high_watermark = slice.high_watermark;
+                    answer.last_stable_offset = slice.high_watermark;
+                    answer.log_start_offset = slice.log_start;
+                    answer.diverging_epoch = slice.diverging;
+                    answer.records = slice.records;
+                }
+                Err(refused) => {
+                    pass.urgent = true;
+                    answer.error = refused.code;
+                    answer.current_leader = Endpoints::default().hint(self.call.broker, &refused);
+                    if refused.code == ErrorCode::OFFSET_OUT_OF_RANGE
+                        && let Ok(partition) = partition
+                    {
+                        answer.log_start_offset = partition.log_start();
+                    }
+                }
+            }
+            pass.answers.push(answer);
+        }
+        pass
+    }
+}
+
+fn nothing(index: i32) -> FetchPartitionResponse {
+    FetchPartitionResponse { index, ..FetchPartitionResponse::default() }
+}

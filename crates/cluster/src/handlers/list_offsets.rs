@@ -1,0 +1,77 @@
+//! ListOffsets, key 2, versions 1 to 10.
+//!
+//! Earliest (-2), latest (-1, the high watermark), the record with the largest timestamp (-3), and the first
+//! record at or after a timestamp. The start of the local log (-4) is the start of the log, as nothing is tiered, and
+//! the end of what is tiered (-5) does not exist. A new leader answers OFFSET_NOT_AVAILABLE until its high watermark
+//! has passed the start of its epoch (KIP-207), LEADER_NOT_AVAILABLE before version 5.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        ListOffsetsRequest, ListOffsetsResponse,
+        list_offsets_request::ListOffsetsPartition,
+        list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
+    },
+};
+
+use super::{Answer, Call};
+use crate::replica::partition::{NotServed, OffsetSpec};
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: ListOffsetsRequest = call.decode(body)?;
+    let follower = request.replica_id.0 >= 0;
+    let topics = request.topics.iter().map(|topic| {
+        let partitions =
+            topic.partitions.iter().map(|asked| one(call, &topic.name.0, asked, follower));
+        ListOffsetsTopicResponse::default()
+            .with_name(topic.name.clone())
+            .with_partitions(partitions.collect())
+    });
+    let response = ListOffsetsResponse::default().with_topics(topics.collect());
+    call.answer(&response, out)
+}
+
+fn one(
+    call: &Call<'_>,
+    topic: &str,
+    asked: &ListOffsetsPartition,
+    follower: bool,
+) -> ListOffsetsPartitionResponse {
+    let found = find(call, topic, asked, follower);
+    let response =
+        ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
+    match found {
+        Ok((offset, timestamp, epoch)) => response
+            .with_offset(offset)
+            .with_timestamp(timestamp)
+            .with_leader_epoch(if call.version() >= 4 { epoch } else { -1 }),
+        Err(refused) => {
+            let code = match refused.code {
+                ErrorCode::OFFSET_NOT_AVAILABLE if call.version() < 5 => {
+                    ErrorCode::LEADER_NOT_AVAILABLE
+                }
+                code => code,
+            };
+            response.with_error_code(code.0).with_offset(-1).with_timestamp(-1)
+        }
+    }
+}
+
+fn find(
+    call: &Call<'_>,
+    topic: &str,
+    asked: &ListOffsetsPartition,
+    follower: bool,
+) -> Result<(i64, i64, i32), NotServed> {
+    let spec = match asked.timestamp {
+        -1 => OffsetSpec::Latest,
+        -2 | -4 => OffsetSpec::Earliest,
+        -3 => OffsetSpec::MaxTimestamp,
+        -5 => return Ok((-1, -1, -1)),
+        at if at >= 0 => OffsetSpec::Timestamp(at),
+        _ => return Err(NotServed::code(ErrorCode::UNSUPPORTED_VERSION)),
+    };
+    let partition = call.replica_by_name(topic, asked.partition_index)?;
+    partition.offset_for(spec, asked.current_leader_epoch, follower)
+}

@@ -1,0 +1,167 @@
+//! Metadata, key 3, versions 0 to 13.
+//!
+//! Answered from the broker's own copy, which may be old. Topics that are missing are created if both the request
+//! and `auto.create.topics.enable` say so; this answer still calls them unknown, as Kafka's does, and a later one
+//! has them. Topics can be asked for by id from version 12.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    metadata::{
+        MetadataBroker, MetadataPartition, MetadataRequest, MetadataRequestTopic, MetadataResponse,
+        MetadataTopic,
+    },
+};
+
+use super::{Answer, Call};
+use crate::{
+    broker::Broker,
+    controller::{CONTROLLER_ID, TopicSpec, valid_name},
+    image::{Image, NO_LEADER, PartitionImage, TopicImage},
+};
+
+/// "Not asked for" in the bit fields of operations.
+const NOT_ASKED: i32 = i32::MIN;
+/// What everybody may do to a topic: read, write, create, delete, alter, describe and their configs.
+const ALL_TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
+/// What everybody may do to the cluster: create, alter, describe, act as a broker, configs, idempotent writes.
+const ALL_CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
+/// First version in which the request can forbid creation.
+const FORBIDS_CREATION: i16 = 4;
+
+pub(super) fn handle(
+    call: &Call<'_>,
+    body: &Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request =
+        MetadataRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
+    let image = call.broker.image();
+    let operations = match request.include_topic_authorized_operations {
+        true => ALL_TOPIC_OPERATIONS,
+        false => NOT_ASKED,
+    };
+    let may_create = call.broker.config.auto_create_topics
+        && (call.version() < FORBIDS_CREATION || request.allow_auto_topic_creation);
+    let topics = match &request.topics {
+        None => image.topics.values().map(|topic| describe(&image, topic, operations)).collect(),
+        Some(asked) => asked
+            .iter()
+            .map(|topic| one(call.broker, &image, topic, operations, may_create))
+            .collect(),
+    };
+    let response = MetadataResponse {
+        throttle_time_ms: 0,
+        brokers: brokers(&image),
+        cluster_id: Some(image.cluster_id.to_string()),
+        controller_id: controller_id(&image),
+        topics,
+        cluster_authorized_operations: cluster_operations(
+            request.include_cluster_authorized_operations,
+        ),
+        error: ErrorCode::NONE,
+    };
+    Ok(call.answer_with(out, |w| response.encode(call.version(), w)))
+}
+
+/// The bit field of what may be done to the cluster.
+pub(super) fn cluster_operations(asked: bool) -> i32 {
+    if asked { ALL_CLUSTER_OPERATIONS } else { NOT_ASKED }
+}
+
+/// The broker that clients shall take for the controller: any live one can serve them.
+pub(super) fn controller_id(image: &Image) -> i32 {
+    let live = |id: &i32| image.live_broker(*id).is_some();
+    Some(CONTROLLER_ID)
+        .filter(live)
+        .or_else(|| image.brokers.keys().copied().find(live))
+        .unwrap_or(-1)
+}
+
+fn brokers(image: &Image) -> Vec<MetadataBroker> {
+    let live = image.brokers.values().filter(|b| !b.fenced);
+    live.map(|b| MetadataBroker {
+        node_id: b.id,
+        host: b.host.to_string(),
+        port: i32::from(b.port),
+        rack: None,
+    })
+    .collect()
+}
+
+fn one(
+    broker: &Broker,
+    image: &Image,
+    asked: &MetadataRequestTopic,
+    operations: i32,
+    may_create: bool,
+) -> MetadataTopic {
+    let failed = |error| MetadataTopic {
+        error,
+        name: asked.name.clone(),
+        topic_id: asked.topic_id,
+        authorized_operations: operations,
+        ..MetadataTopic::default()
+    };
+    let Some(name) = &asked.name else {
+        return match image.topic_by_id(&asked.topic_id) {
+            Some(topic) => describe(image, topic, operations),
+            None => failed(ErrorCode::UNKNOWN_TOPIC_ID),
+        };
+    };
+    if let Some(topic) = image.topic(name) {
+        return describe(image, topic, operations);
+    }
+    if !valid_name(name) {
+        return failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
+    }
+    if may_create {
+        return failed(create(broker, name));
+    }
+    failed(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+}
+
+fn create(broker: &Broker, name: &str) -> ErrorCode {
+    let spec = TopicSpec {
+        name: name.to_owned(),
+        partitions: -1,
+        replication_factor: -1,
+        ..TopicSpec::default()
+    };
+    match broker.controller.create_topic(&spec) {
+        Ok(_) | Err((ErrorCode::TOPIC_ALREADY_EXISTS, _)) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        Err((code, reason)) => {
+            tracing::info!(topic = name, code = code.name(), reason, "topic was not created");
+            code
+        }
+    }
+}
+
+fn describe(image: &Image, topic: &TopicImage, operations: i32) -> MetadataTopic {
+    let partitions = topic.partitions.iter().zip(0..).map(|(p, index)| partition(image, p, index));
+    MetadataTopic {
+        error: ErrorCode::NONE,
+        name: Some(topic.name.to_string()),
+        topic_id: topic.id,
+        is_internal: false,
+        partitions: partitions.collect(),
+        authorized_operations: operations,
+    }
+}
+
+fn partition(image: &Image, p: &PartitionImage, index: i32) -> MetadataPartition {
+    let error = match image.live_broker(p.leader) {
+        Some(_) => ErrorCode::NONE,
+        None => ErrorCode::LEADER_NOT_AVAILABLE,
+    };
+    let offline = p.replicas.iter().copied().filter(|id| image.live_broker(*id).is_none());
+    MetadataPartition {
+        error,
+        index,
+        leader_id: if error.is_none() { p.leader } else { NO_LEADER },
+        leader_epoch: p.leader_epoch,
+        replicas: p.replicas.to_vec(),
+        isr: p.isr.to_vec(),
+        offline_replicas: offline.collect(),
+    }
+}

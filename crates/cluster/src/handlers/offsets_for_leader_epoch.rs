@@ -1,0 +1,36 @@
+//! OffsetsForLeaderEpoch, key 23, versions 2 to 4.
+//!
+//! The largest epoch not above the one asked for and its end offset, -1 and -1 when there is none (KIP-320).
+
+use bytes::Bytes;
+use curtail_wire::cold::messages::{
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
+    offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult},
+};
+
+use super::{Answer, Call};
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: OffsetForLeaderEpochRequest = call.decode(body)?;
+    let topics = request.topics.iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|asked| {
+            let found =
+                call.replica_by_name(&topic.topic.0, asked.partition).and_then(|partition| {
+                    partition.end_of_epoch(asked.leader_epoch, asked.current_leader_epoch)
+                });
+            let response = EpochEndOffset::default().with_partition(asked.partition);
+            match found {
+                Ok((epoch, end)) => response.with_leader_epoch(epoch).with_end_offset(end),
+                Err(refused) => response
+                    .with_error_code(refused.code.0)
+                    .with_leader_epoch(-1)
+                    .with_end_offset(-1),
+            }
+        });
+        OffsetForLeaderTopicResult::default()
+            .with_topic(topic.topic.clone())
+            .with_partitions(partitions.collect())
+    });
+    let response = OffsetForLeaderEpochResponse::default().with_topics(topics.collect());
+    call.answer(&response, out)
+}

@@ -1,0 +1,177 @@
+//! Produce, key 0, versions 3 to 13 (0 to 2 are advertised and refused).
+//!
+//! - acks 0: no answer; an error closes the connection, which is all a client can notice.
+//! - acks 1: answered after the leader's append.
+//! - acks -1: refused below `min.insync.replicas`, else answered when the high watermark has passed the batch, or
+//!   with REQUEST_TIMED_OUT after the request's own timeout.
+//! - From version 10 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader (KIP-951), from 13 topics go
+//!   by id.
+//! - Transactions are not served.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    produce::{
+        ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopic,
+        ProduceTopicResponse,
+    },
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Answer, Call, Endpoints};
+use crate::{
+    config::Plant,
+    replica::{
+        partition::{Ack, NotServed, Partition, Taken},
+        purgatory::Wait,
+    },
+};
+
+/// First version that names topics by id.
+const TOPIC_IDS: i16 = 13;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: &Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request =
+        ProduceRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
+    let mut outcomes = append_all(call, &request);
+    if request.acks == -1 && call.broker.config.plant != Some(Plant::AckBeforeReplication) {
+        wait_for_acks(call, request.timeout_ms, &mut outcomes).await;
+    }
+    if request.acks == 0 {
+        let failed = outcomes.iter().flatten().any(|o| matches!(o, Outcome::Refused(_)));
+        return Ok(if failed { Answer::Close } else { Answer::None });
+    }
+    let response = respond(call, &request, outcomes);
+    Ok(call.answer_with(out, |w| response.encode(call.version(), w)))
+}
+
+enum Outcome {
+    Refused(NotServed),
+    Taken { taken: Taken, partition: Arc<Partition> },
+}
+
+/// One list of outcomes per topic, in the order of the request.
+fn append_all(call: &Call<'_>, request: &ProduceRequest) -> Vec<Vec<Outcome>> {
+    let refuse_all = match request.acks {
+        _ if request.transactional_id.is_some() => {
+            Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        }
+        -1..=1 => None,
+        _ => Some(ErrorCode::INVALID_REQUIRED_ACKS),
+    };
+    let now_ms = call.broker.env.wall.now_ms();
+    let one = |topic: &ProduceTopic, partition: &ProducePartition| {
+        if let Some(code) = refuse_all {
+            return Outcome::Refused(NotServed::code(code));
+        }
+        match append(call, topic, partition, request.acks == -1, now_ms) {
+            Ok(taken) => taken,
+            Err(refused) => Outcome::Refused(refused),
+        }
+    };
+    request
+        .topics
+        .iter()
+        .map(|topic| topic.partitions.iter().map(|partition| one(topic, partition)).collect())
+        .collect()
+}
+
+fn append(
+    call: &Call<'_>,
+    topic: &ProduceTopic,
+    asked: &ProducePartition,
+    all_replicas: bool,
+    now_ms: i64,
+) -> Result<Outcome, NotServed> {
+    let partition = if call.version() >= TOPIC_IDS {
+        call.replica_by_id(topic.topic_id, asked.index)?
+    } else {
+        call.replica_by_name(&topic.name, asked.index)?
+    };
+    let Some(records) = asked.records.clone() else {
+        return Err(NotServed::code(ErrorCode::INVALID_RECORD));
+    };
+    let taken = partition.append(records, all_replicas, now_ms)?;
+    Ok(Outcome::Taken { taken, partition })
+}
+
+/// Waits until every batch taken is acknowledged or cannot be any more, at most for the request's timeout.
+async fn wait_for_acks(call: &Call<'_>, timeout_ms: i32, outcomes: &mut [Vec<Outcome>]) {
+    let id = call.broker.wait_ids.next();
+    let taken = || outcomes.iter().flatten().filter(|o| matches!(o, Outcome::Taken { .. }));
+    // One condition more than there are batches, so that none completes the wait while it is being set up.
+    let wait = Wait::for_all(taken().count() + 1);
+    for outcome in taken() {
+        if let Outcome::Taken { taken, partition } = outcome
+            && partition.wait_for_ack(taken, id, &wait) != Ack::Open
+        {
+            wait.one_came_true();
+        }
+    }
+    wait.one_came_true();
+    let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
+    // Whether it timed out is told from each partition: some may have made it.
+    let _ = timeout_at(Instant::now() + timeout, wait.done()).await;
+    for outcome in outcomes.iter_mut().flatten() {
+        let Outcome::Taken { taken, partition } = outcome else { continue };
+        match partition.ack(taken, id) {
+            Ack::Done => {}
+            Ack::Open => {
+                *outcome = Outcome::Refused(NotServed::code(ErrorCode::REQUEST_TIMED_OUT));
+            }
+            Ack::Failed(refused) => *outcome = Outcome::Refused(refused),
+        }
+    }
+}
+
+fn respond(
+    call: &Call<'_>,
+    request: &ProduceRequest,
+    outcomes: Vec<Vec<Outcome>>,
+) -> ProduceResponse {
+    let mut endpoints = Endpoints::default();
+    let topics = request
+        .topics
+        .iter()
+        .zip(outcomes)
+        .map(|(topic, outcomes)| ProduceTopicResponse {
+            name: topic.name.clone(),
+            topic_id: topic.topic_id,
+            partitions: topic
+                .partitions
+                .iter()
+                .zip(outcomes)
+                .map(|(asked, outcome)| respond_one(call, asked.index, outcome, &mut endpoints))
+                .collect(),
+        })
+        .collect();
+    ProduceResponse { topics, throttle_time_ms: 0, node_endpoints: endpoints.0 }
+}
+
+fn respond_one(
+    call: &Call<'_>,
+    index: i32,
+    outcome: Outcome,
+    endpoints: &mut Endpoints,
+) -> ProducePartitionResponse {
+    let mut response = ProducePartitionResponse { index, ..ProducePartitionResponse::default() };
+    match outcome {
+        Outcome::Taken { taken, .. } => {
+            response.base_offset = taken.appended.base_offset;
+            response.log_append_time_ms = taken.appended.log_append_time_ms;
+            response.log_start_offset = taken.log_start;
+        }
+        Outcome::Refused(refused) => {
+            response.error = refused.code;
+            response.current_leader = endpoints.hint(call.broker, &refused);
+            response.error_message = refused.message;
+        }
+    }
+    response
+}

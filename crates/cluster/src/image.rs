@@ -1,0 +1,93 @@
+//! The cluster's metadata at one version: immutable, shared between versions where nothing changed.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use curtail_wire::Uuid;
+use imbl::{OrdMap, Vector};
+
+use crate::topic_config::TopicConfig;
+
+/// No broker leads the partition.
+pub(crate) const NO_LEADER: i32 = -1;
+
+/// Everything a broker knows of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    /// Grows with every change.
+    pub(crate) version: u64,
+    pub(crate) cluster_id: Arc<str>,
+    pub(crate) brokers: Arc<BTreeMap<i32, BrokerImage>>,
+    pub(crate) topics: OrdMap<Arc<str>, Arc<TopicImage>>,
+    pub(crate) names: OrdMap<Uuid, Arc<str>>,
+}
+
+/// One registered broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BrokerImage {
+    pub(crate) id: i32,
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+    /// Identifies the incarnation; a restart gets a larger one.
+    pub(crate) epoch: i64,
+    /// A fenced broker leads nothing and is not shown to clients.
+    pub(crate) fenced: bool,
+}
+
+/// One topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopicImage {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: Uuid,
+    pub(crate) config: Arc<TopicConfig>,
+    pub(crate) partitions: Vector<PartitionImage>,
+}
+
+/// One partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionImage {
+    pub(crate) leader: i32,
+    pub(crate) leader_epoch: i32,
+    /// Grows with every change of this partition; orders changes that reach a broker on two ways.
+    pub(crate) partition_epoch: i32,
+    pub(crate) isr: Arc<[i32]>,
+    /// Preferred leader first.
+    pub(crate) replicas: Arc<[i32]>,
+}
+
+impl Image {
+    pub(crate) fn empty(cluster_id: &str) -> Self {
+        Self {
+            version: 0,
+            cluster_id: cluster_id.into(),
+            brokers: Arc::default(),
+            topics: OrdMap::new(),
+            names: OrdMap::new(),
+        }
+    }
+
+    pub(crate) fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
+        self.topics.get(name)
+    }
+
+    pub(crate) fn topic_by_id(&self, id: &Uuid) -> Option<&Arc<TopicImage>> {
+        self.topics.get(self.names.get(id)?)
+    }
+
+    /// A broker that is registered and not fenced.
+    pub(crate) fn live_broker(&self, id: i32) -> Option<&BrokerImage> {
+        self.brokers.get(&id).filter(|b| !b.fenced)
+    }
+}
+
+/// A partition's identity: a topic created anew under an old name is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PartitionKey {
+    pub(crate) topic: Uuid,
+    pub(crate) index: i32,
+}
+
+impl fmt::Display for PartitionImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "leader {} epoch {} isr {:?}", self.leader, self.leader_epoch, self.isr)
+    }
+}

@@ -1,0 +1,32 @@
+//! An embedded cluster of brokers that speak the Kafka protocol, for development, tests and measurement.
+//!
+//! It runs in the process of its user: [`Cluster::start`] puts a controller and the brokers on the current tokio
+//! runtime, each broker on a port of its own. What it does is done as Kafka does it, so that what is measured on
+//! it is mechanism: followers fetch over TCP, the high watermark is the slowest in-sync replica, connections answer in
+//! order, metadata reaches each broker in its own time. Faults ([`ClusterHandle`]) are part of the interface.
+//!
+//! It is not a production store.
+
+mod broker;
+mod cluster;
+pub mod config;
+mod controller;
+pub mod disk;
+mod error;
+mod faults;
+mod gate;
+mod handlers;
+mod image;
+pub mod log;
+mod observer;
+mod replica;
+mod session;
+mod topic_config;
+
+pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
+#[doc(hidden)]
+pub use config::Plant;
+pub use config::{ClusterConfig, ConfigError, Ports, Storage};
+pub use controller::Controller;
+pub use error::ClusterError;
+pub use observer::Observer;

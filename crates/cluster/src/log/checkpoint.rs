@@ -1,0 +1,115 @@
+//! The small text files beside the segments.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use curtail_wire::Uuid;
+
+use super::LogError;
+use crate::disk::Disk;
+
+const LOG_START: &str = "log-start-offset";
+const CLEAN: &str = "clean-shutdown";
+const METADATA: &str = "partition.metadata";
+
+/// The content of a file, or `None` when it does not exist.
+pub(super) fn read_optional(disk: &dyn Disk, path: &Path) -> Result<Option<Bytes>, LogError> {
+    match disk.read_all(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(LogError::io(path, source)),
+    }
+}
+
+/// Parses a checkpoint of version 0: the version, the number of lines, and the lines of `width` numbers.
+pub(super) fn parse_lines(bytes: &[u8], width: usize) -> Option<Vec<Vec<i64>>> {
+    let mut lines = std::str::from_utf8(bytes).ok()?.lines();
+    let version: u16 = lines.next()?.trim().parse().ok()?;
+    let count: usize = lines.next()?.trim().parse().ok()?;
+    if version != 0 {
+        return None;
+    }
+    let parse = |line: &str| -> Option<Vec<i64>> {
+        let numbers: Option<Vec<i64>> =
+            line.split_whitespace().map(|word| word.parse().ok()).collect();
+        numbers.filter(|numbers| numbers.len() == width)
+    };
+    let parsed: Vec<Vec<i64>> = lines.map(parse).collect::<Option<_>>()?;
+    (parsed.len() == count).then_some(parsed)
+}
+
+/// Writes a checkpoint of version 0.
+pub(super) fn render_lines<const N: usize>(
+    lines: impl ExactSizeIterator<Item = [i64; N]>,
+) -> Vec<u8> {
+    let mut text = format!("0\n{}\n", lines.len());
+    for line in lines {
+        let words: Vec<String> = line.iter().map(i64::to_string).collect();
+        text.push_str(&words.join(" "));
+        text.push('\n');
+    }
+    text.into_bytes()
+}
+
+fn read_one(disk: &dyn Disk, path: &Path) -> Result<Option<i64>, LogError> {
+    let lines = read_optional(disk, path)?.and_then(|bytes| parse_lines(&bytes, 1));
+    Ok(lines.and_then(|lines| Some(*lines.first()?.first()?)))
+}
+
+fn write_one(disk: &dyn Disk, path: &Path, number: i64) -> Result<(), LogError> {
+    disk.write_atomic(path, &render_lines([[number]].into_iter()))
+        .map_err(|source| LogError::io(path, source))
+}
+
+/// The offset before which records have been deleted.
+pub(super) fn read_log_start(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>, LogError> {
+    read_one(disk, &dir.join(LOG_START))
+}
+
+pub(super) fn write_log_start(disk: &dyn Disk, dir: &Path, offset: i64) -> Result<(), LogError> {
+    write_one(disk, &dir.join(LOG_START), offset)
+}
+
+/// Takes the end offset that a clean shutdown left behind: it holds for one opening only.
+pub(super) fn take_clean_mark(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>, LogError> {
+    let path = dir.join(CLEAN);
+    if !disk.exists(&path) {
+        return Ok(None);
+    }
+    let mark = read_one(disk, &path)?;
+    disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
+    Ok(mark)
+}
+
+pub(super) fn write_clean_mark(disk: &dyn Disk, dir: &Path, end: i64) -> Result<(), LogError> {
+    write_one(disk, &dir.join(CLEAN), end)
+}
+
+/// Records the topic's id in the log directory `dir`, which exists (KIP-516).
+///
+/// # Errors
+/// [`LogError::Io`] when the disk fails.
+pub fn write_partition_metadata(
+    disk: &dyn Disk,
+    dir: &Path,
+    topic_id: Uuid,
+) -> Result<(), LogError> {
+    let path = dir.join(METADATA);
+    let text = format!("version: 0\ntopic_id: {topic_id}");
+    disk.write_atomic(&path, text.as_bytes()).map_err(|source| LogError::io(path, source))
+}
+
+/// The topic's id as recorded in the log directory `dir`; `None` when there is no such file.
+///
+/// # Errors
+/// [`LogError::Io`] when the disk fails, [`LogError::Invalid`] when the file makes no sense.
+pub fn read_partition_metadata(disk: &dyn Disk, dir: &Path) -> Result<Option<Uuid>, LogError> {
+    let path = dir.join(METADATA);
+    let Some(bytes) = read_optional(disk, &path)? else { return Ok(None) };
+    let id = std::str::from_utf8(&bytes)
+        .ok()
+        .and_then(|text| text.lines().find_map(|line| line.strip_prefix("topic_id:")))
+        .and_then(|id| id.trim().parse().ok());
+    id.map(Some).ok_or_else(|| LogError::invalid(path, "no topic id in it"))
+}

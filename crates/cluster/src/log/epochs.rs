@@ -1,0 +1,121 @@
+//! The leader epochs of a log and where each begins (KIP-101, KIP-279).
+
+use std::path::PathBuf;
+
+use super::LogError;
+use super::checkpoint::{parse_lines, read_optional, render_lines};
+use crate::disk::Disk;
+
+const FILE_NAME: &str = "leader-epoch-checkpoint";
+
+/// The answer for an epoch that is not known.
+pub(super) const UNDEFINED: (i32, i64) = (-1, -1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EpochStart {
+    pub(super) epoch: i32,
+    pub(super) start_offset: i64,
+}
+
+/// Epochs with their first offsets; both grow strictly from entry to entry.
+#[derive(Debug)]
+pub(super) struct LeaderEpochs {
+    path: PathBuf,
+    entries: Vec<EpochStart>,
+}
+
+impl LeaderEpochs {
+    /// Reads the checkpoint; none, or one that makes no sense, counts as empty and is rebuilt from batches.
+    pub(super) fn load(disk: &dyn Disk, dir: &std::path::Path) -> Result<Self, LogError> {
+        let path = dir.join(FILE_NAME);
+        let entries = read_optional(disk, &path)?
+            .and_then(|bytes| parse_lines(&bytes, 2))
+            .map(|lines| lines.iter().map(|line| entry_of(line)).collect::<Option<Vec<_>>>())
+            .unwrap_or_default()
+            .filter(|entries| entries.windows(2).all(|pair| grows(pair[0], pair[1])))
+            .unwrap_or_default();
+        Ok(Self { path, entries })
+    }
+
+    pub(super) fn latest(&self) -> Option<EpochStart> {
+        self.entries.last().copied()
+    }
+
+    /// The last epoch that starts at or before `offset`, and whether a later one is known.
+    pub(super) fn covering(&self, offset: i64) -> Option<(EpochStart, bool)> {
+        let count = self.entries.partition_point(|entry| entry.start_offset <= offset);
+        let entry = self.entries.get(count.checked_sub(1)?)?;
+        Some((*entry, count < self.entries.len()))
+    }
+
+    /// Notes that `epoch` starts at `start_offset`; entries it contradicts give way. Returns whether anything
+    /// changed.
+    pub(super) fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
+        if epoch < 0 || start_offset < 0 {
+            return false;
+        }
+        if let Some(last) = self.latest()
+            && last.epoch == epoch
+            && last.start_offset <= start_offset
+        {
+            return false;
+        }
+        self.entries.retain(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
+        self.entries.push(EpochStart { epoch, start_offset });
+        true
+    }
+
+    /// Where `epoch` ends in a log that ends at `end_offset`: the largest epoch not above the one asked for,
+    /// and the first offset that belongs to a later one.
+    pub(super) fn end_offset_for(&self, epoch: i32, end_offset: i64) -> (i32, i64) {
+        if epoch < 0 {
+            return UNDEFINED;
+        }
+        if self.latest().is_some_and(|last| last.epoch == epoch) {
+            return (epoch, end_offset);
+        }
+        let count = self.entries.partition_point(|entry| entry.epoch <= epoch);
+        let Some(higher) = self.entries.get(count) else { return UNDEFINED };
+        let floor = count.checked_sub(1).map_or(epoch, |at| self.entries[at].epoch);
+        (floor, higher.start_offset)
+    }
+
+    /// Drops the epochs that start at or behind the log's new end. Returns whether anything changed.
+    pub(super) fn truncate_from_end(&mut self, end_offset: i64) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.start_offset < end_offset);
+        self.entries.len() != before
+    }
+
+    /// Drops the epochs that end before the log's new start; the one that covers it starts there now.
+    /// Returns whether anything changed.
+    pub(super) fn truncate_from_start(&mut self, start_offset: i64) -> bool {
+        let below = self.entries.partition_point(|entry| entry.start_offset < start_offset);
+        let Some(covering) = below.checked_sub(1) else { return false };
+        let superseded =
+            self.entries.get(below).is_some_and(|next| next.start_offset == start_offset);
+        self.entries[covering].start_offset = start_offset;
+        self.entries.drain(..if superseded { below } else { covering });
+        true
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    pub(super) fn write(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        let lines = self.entries.iter().map(|entry| [i64::from(entry.epoch), entry.start_offset]);
+        disk.write_atomic(&self.path, &render_lines(lines))
+            .map_err(|source| LogError::io(&self.path, source))
+    }
+}
+
+fn entry_of(line: &[i64]) -> Option<EpochStart> {
+    let &[epoch, start_offset] = line else { return None };
+    let epoch = i32::try_from(epoch).ok()?;
+    (epoch >= 0 && start_offset >= 0).then_some(EpochStart { epoch, start_offset })
+}
+
+fn grows(before: EpochStart, after: EpochStart) -> bool {
+    before.epoch < after.epoch && before.start_offset < after.start_offset
+}

@@ -1,0 +1,192 @@
+//! The offset index and the time index of a segment, in Kafka's format.
+//!
+//! Both are sparse and kept in memory whole; the files follow in bunches, as they can be rebuilt from the
+//! log. A failed write of an index therefore never fails an append: the entries stay pending.
+
+use std::path::PathBuf;
+
+use super::LogError;
+use crate::disk::Disk;
+
+/// Entries written to the file in one go.
+const BUNCH: usize = 64;
+
+/// An entry of an index, encoded big-endian in a fixed size.
+pub(super) trait Entry: Copy + Eq {
+    /// Bytes of an encoded entry.
+    const SIZE: usize;
+    fn encode(self, out: &mut Vec<u8>);
+    fn decode(bytes: &[u8]) -> Option<Self>;
+    /// Whether `self` may stand right before `next`.
+    fn precedes(self, next: Self) -> bool;
+}
+
+/// The last offset of a batch, relative to the segment's base, and the batch's position in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OffsetEntry {
+    pub(super) relative_offset: u32,
+    pub(super) position: u32,
+}
+
+/// The largest timestamp so far, and the last offset of the batch that has it, relative to the base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TimeEntry {
+    pub(super) timestamp: i64,
+    pub(super) relative_offset: u32,
+}
+
+impl Entry for OffsetEntry {
+    const SIZE: usize = 8;
+
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.relative_offset.to_be_bytes());
+        out.extend_from_slice(&self.position.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (relative, position) = bytes.split_first_chunk()?;
+        Some(Self {
+            relative_offset: u32::from_be_bytes(*relative),
+            position: u32::from_be_bytes(position.try_into().ok()?),
+        })
+    }
+
+    fn precedes(self, next: Self) -> bool {
+        self.relative_offset < next.relative_offset && self.position < next.position
+    }
+}
+
+impl Entry for TimeEntry {
+    const SIZE: usize = 12;
+
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.timestamp.to_be_bytes());
+        out.extend_from_slice(&self.relative_offset.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (timestamp, relative) = bytes.split_first_chunk()?;
+        Some(Self {
+            timestamp: i64::from_be_bytes(*timestamp),
+            relative_offset: u32::from_be_bytes(relative.try_into().ok()?),
+        })
+    }
+
+    fn precedes(self, next: Self) -> bool {
+        self.timestamp < next.timestamp && self.relative_offset < next.relative_offset
+    }
+}
+
+/// An index: its entries in memory and how many of them are in the file.
+#[derive(Debug)]
+pub(super) struct Index<E> {
+    path: PathBuf,
+    entries: Vec<E>,
+    /// Entries at the start of the file that are those in memory.
+    written: usize,
+    /// The file may go on behind these.
+    stale: bool,
+}
+
+impl<E: Entry> Index<E> {
+    /// An index without entries; a file that exists is emptied by the first write.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, entries: Vec::new(), written: 0, stale: true }
+    }
+
+    /// Takes the entries from the file; `false`, with none taken, when it is missing or they cannot be right.
+    pub(super) fn load(&mut self, disk: &dyn Disk) -> bool {
+        let Some(entries) = self.read_file(disk) else { return false };
+        self.written = entries.len();
+        self.stale = false;
+        self.entries = entries;
+        true
+    }
+
+    fn read_file(&self, disk: &dyn Disk) -> Option<Vec<E>> {
+        let bytes = disk.read_all(&self.path).ok()?;
+        if bytes.len() % E::SIZE != 0 {
+            return None;
+        }
+        let entries: Vec<E> = bytes.chunks(E::SIZE).map(E::decode).collect::<Option<_>>()?;
+        entries.windows(2).all(|pair| pair[0].precedes(pair[1])).then_some(entries)
+    }
+
+    /// Makes the file equal to the entries in memory; returns whether it was not.
+    pub(super) fn restore_file(&mut self, disk: &dyn Disk) -> Result<bool, LogError> {
+        if self.read_file(disk).is_some_and(|entries| entries == self.entries) {
+            self.written = self.entries.len();
+            self.stale = false;
+            return Ok(false);
+        }
+        self.written = 0;
+        self.stale = true;
+        self.write(disk)?;
+        Ok(true)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn last(&self) -> Option<E> {
+        self.entries.last().copied()
+    }
+
+    /// The last entry for which `below` holds; it holds for the first ones up to some entry.
+    pub(super) fn floor(&self, below: impl Fn(E) -> bool) -> Option<E> {
+        let count = self.entries.partition_point(|&entry| below(entry));
+        Some(self.entries[count.checked_sub(1)?])
+    }
+
+    /// Adds an entry, unless it does not belong behind the last one.
+    pub(super) fn push(&mut self, entry: E) {
+        if self.last().is_none_or(|last| last.precedes(entry)) {
+            self.entries.push(entry);
+        }
+    }
+
+    /// Whether enough entries are pending to be worth a write.
+    pub(super) fn wants_write(&self) -> bool {
+        self.entries.len() >= self.written + BUNCH
+    }
+
+    /// Whether the file has all entries.
+    pub(super) fn is_written(&self) -> bool {
+        self.entries.len() == self.written && !self.stale
+    }
+
+    /// Keeps the first entries, for which `keep` holds.
+    pub(super) fn truncate(&mut self, keep: impl Fn(E) -> bool) {
+        self.entries.truncate(self.entries.partition_point(|&entry| keep(entry)));
+        if self.written > self.entries.len() {
+            self.written = self.entries.len();
+            self.stale = true;
+        }
+    }
+
+    /// Brings the file up to date.
+    pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
+        if self.is_written() && disk.exists(&self.path) {
+            return Ok(());
+        }
+        let io = |source| LogError::io(&self.path, source);
+        let keep = self.written;
+        let mut file = disk.open_append(&self.path).map_err(io)?;
+        file.truncate((keep * E::SIZE) as u64).map_err(io)?;
+        // A file cut short behind our back would put the entries at the wrong place.
+        let keep = (file.len() as usize) / E::SIZE;
+        file.truncate((keep * E::SIZE) as u64).map_err(io)?;
+        let mut bytes = Vec::with_capacity((self.entries.len() - keep) * E::SIZE);
+        self.entries[keep..].iter().for_each(|entry| entry.encode(&mut bytes));
+        if let Err(source) = file.append(&bytes) {
+            // What has been written in part is cut off by the next write.
+            self.written = keep;
+            self.stale = true;
+            return Err(io(source));
+        }
+        self.written = self.entries.len();
+        self.stale = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,515 @@
+//! [`PartitionLog`]: appending, rolling, truncating and deleting.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use curtail_wire::ErrorCode;
+use curtail_wire::records::{
+    Batch, BatchHeader, TimestampType, batches, set_base_offset_and_epoch, set_log_append_time,
+};
+
+use super::cache::TailCache;
+use super::checkpoint::{write_clean_mark, write_log_start};
+use super::epochs::LeaderEpochs;
+use super::producers::Producers;
+use super::segment::{NO_TIMESTAMP, Segment, segment_path};
+use super::{AppendError, Appended, FollowerAppended, LogConfig, LogError, append};
+use crate::disk::Disk;
+
+/// The log of one partition.
+///
+/// All methods block for the disk. A write that fails is undone; when even that fails, or when changing
+/// several files stops half-way, the log goes offline: it can be read, refuses every change, and is repaired by
+/// opening it again.
+pub struct PartitionLog {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) config: LogConfig,
+    /// By base offset, without gaps; never empty. The last one is appended to.
+    pub(super) segments: Vec<Segment>,
+    pub(super) start_offset: i64,
+    pub(super) end_offset: i64,
+    pub(super) epochs: LeaderEpochs,
+    pub(super) producers: Producers,
+    pub(super) cache: TailCache,
+    pub(super) offline: bool,
+}
+
+impl std::fmt::Debug for PartitionLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartitionLog")
+            .field("dir", &self.dir)
+            .field("start_offset", &self.start_offset)
+            .field("end_offset", &self.end_offset)
+            .field("segments", &self.segments.len())
+            .field("offline", &self.offline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartitionLog {
+    /// First offset that may be read.
+    pub fn start_offset(&self) -> i64 {
+        self.start_offset
+    }
+
+    /// The offset that the next record gets.
+    pub fn end_offset(&self) -> i64 {
+        self.end_offset
+    }
+
+    /// Bytes of all segments, indexes not counted.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(Segment::size).sum()
+    }
+
+    /// Number of segments.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The directory of the log.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The settings of the log.
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Replaces the settings; they hold from the next operation on, the size of the tail cache excepted.
+    pub fn set_config(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    /// Whether the log refuses changes after a failed write.
+    pub fn is_offline(&self) -> bool {
+        self.offline
+    }
+
+    /// The latest leader epoch that the log knows.
+    pub fn latest_epoch(&self) -> Option<i32> {
+        self.epochs.latest().map(|entry| entry.epoch)
+    }
+
+    /// Where `epoch` ends in this log, as OffsetsForLeaderEpoch answers it (KIP-320): the largest known epoch
+    /// not above the one asked for and its end offset, or `(-1, -1)` when the log knows no such end.
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
+        self.epochs.end_offset_for(epoch, self.end_offset)
+    }
+
+    /// The epoch of the record at `offset`, or `None` when it lies before every known epoch.
+    pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
+        self.epochs.covering(offset).map(|(entry, _)| entry.epoch)
+    }
+
+    /// Notes that leader epoch `epoch` begins at `start_offset`, durably; no effect when the log knows it.
+    ///
+    /// # Errors
+    /// [`LogError`] when the checkpoint cannot be written.
+    pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) -> Result<(), LogError> {
+        self.check_online()?;
+        if self.epochs.assign(epoch, start_offset) {
+            self.epochs.write(self.disk.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Number of idempotent producers remembered.
+    pub fn producer_count(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// Forgets producers that have been silent for `producer.id.expiration.ms`; returns how many.
+    pub fn expire_producers(&mut self, now_ms: i64) -> usize {
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+    }
+
+    /// Appends one batch from a producer, giving it the next offsets and `leader_epoch`.
+    ///
+    /// The batch is checked (format, checksum, counts, sequence numbers) before anything is written, and one
+    /// that has been appended before is answered without writing it again. Costs one write to the file.
+    ///
+    /// # Errors
+    /// [`AppendError`] with the code to answer; the log is unchanged then.
+    pub fn append_as_leader(
+        &mut self,
+        batch: Bytes,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        self.check_online()?;
+        if self.latest_epoch().is_some_and(|latest| leader_epoch < latest) {
+            let message = format!("leader epoch {leader_epoch} is over: {:?}", self.latest_epoch());
+            return Err(AppendError::new(ErrorCode::FENCED_LEADER_EPOCH, message));
+        }
+        let mut header = append::validate(&batch, &self.config, now_ms)?;
+        let stamps_time = self.config.timestamp_type == TimestampType::LogAppendTime;
+        if let Some(earlier) = self.producers.check(&header)? {
+            return Ok(Appended {
+                base_offset: earlier.base_offset(),
+                last_offset: earlier.last_offset,
+                log_append_time_ms: if stamps_time { earlier.timestamp } else { -1 },
+                duplicate: true,
+            });
+        }
+        if self.end_offset.checked_add(i64::from(header.record_count)).is_none() {
+            return Err(AppendError::new(ErrorCode::INVALID_RECORD, "the log is out of offsets"));
+        }
+        header.base_offset = self.end_offset;
+        header.partition_leader_epoch = leader_epoch;
+        let mut bytes = append::own(batch);
+        set_base_offset_and_epoch(&mut bytes, self.end_offset, leader_epoch);
+        if stamps_time {
+            set_log_append_time(&mut bytes, now_ms);
+            header.max_timestamp = now_ms;
+        }
+        self.assign_epoch(leader_epoch, self.end_offset)?;
+        let bytes = bytes.freeze();
+        self.write(&[header], &bytes)?;
+        self.cache.push(&header, bytes);
+        Ok(Appended {
+            base_offset: header.base_offset,
+            last_offset: header.last_offset(),
+            log_append_time_ms: if stamps_time { now_ms } else { -1 },
+            duplicate: false,
+        })
+    }
+
+    /// Appends the batches of a leader's Fetch answer as they are. A last batch that is cut off is ignored.
+    ///
+    /// # Errors
+    /// [`AppendError`] when a batch is corrupt (CORRUPT_MESSAGE), does not continue the log
+    /// (OFFSET_OUT_OF_RANGE), or cannot be written. Batches before the bad one may have been appended:
+    /// [`PartitionLog::end_offset`] tells.
+    pub fn append_as_follower(&mut self, records: Bytes) -> Result<FollowerAppended, AppendError> {
+        self.check_online()?;
+        let base_offset = self.end_offset;
+        let mut appended =
+            FollowerAppended { base_offset, end_offset: base_offset, bytes: 0, batches: 0 };
+        let limit = self.config.segment_bytes.min(i32::MAX as u64);
+        // Batches that go into the same segment are written at once.
+        let mut run: Vec<BatchHeader> = Vec::new();
+        let (mut run_start, mut run_end) = (0, 0);
+        let mut outcome = Ok(());
+        let mut expected = base_offset;
+        let all = records.clone();
+        for batch in batches(records) {
+            let checked = check_replicated(batch, expected, self.latest_epoch(), run.last());
+            let header = match checked {
+                Ok(header) => header,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            };
+            let size = header.size_in_bytes();
+            let epoch_changes = run.last().map(|last| last.partition_leader_epoch)
+                != Some(header.partition_leader_epoch);
+            let run_bytes = run_end - run_start;
+            let overflows = self.active().size() + (run_bytes + size) as u64 > limit;
+            if !run.is_empty() && (epoch_changes || overflows) {
+                self.write_run(&mut run, &all.slice(run_start..run_end), &mut appended)?;
+                run_start = run_end;
+            }
+            run.push(header);
+            run_end += size;
+            expected = header.last_offset() + 1;
+        }
+        self.write_run(&mut run, &all.slice(run_start..run_end), &mut appended)?;
+        outcome.map(|()| appended)
+    }
+
+    fn write_run(
+        &mut self,
+        run: &mut Vec<BatchHeader>,
+        bytes: &[u8],
+        appended: &mut FollowerAppended,
+    ) -> Result<(), AppendError> {
+        let Some(first) = run.first() else { return Ok(()) };
+        self.assign_epoch(first.partition_leader_epoch, first.base_offset)?;
+        self.write(run, bytes)?;
+        self.cache.extend_copied(run, bytes);
+        appended.end_offset = self.end_offset;
+        appended.bytes += bytes.len();
+        appended.batches += run.len();
+        run.clear();
+        Ok(())
+    }
+
+    /// Writes checked batches, whose headers are given, in one piece into one segment.
+    fn write(&mut self, headers: &[BatchHeader], bytes: &[u8]) -> Result<(), LogError> {
+        let last_offset = headers.last().map_or(self.end_offset, BatchHeader::last_offset);
+        let segment_bytes = self.config.segment_bytes;
+        if !self.active().has_room(bytes.len(), last_offset, segment_bytes) {
+            self.roll()?;
+        }
+        let mut position = self.active().size();
+        self.write_bytes(bytes)?;
+        let interval = self.config.index_interval_bytes;
+        let Some(active) = self.segments.last_mut() else { return Ok(()) };
+        for header in headers {
+            active.marks.track(header, position, interval);
+            self.producers.update(header);
+            position += header.size_in_bytes() as u64;
+        }
+        self.end_offset = last_offset + 1;
+        if active.marks.offsets.wants_write() {
+            // An index is rebuilt when it is not complete, so its failure is no reason to refuse the records.
+            if let Err(error) = active.marks.write(self.disk.as_ref()) {
+                tracing::warn!(%error, "cannot write the index");
+            }
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), LogError> {
+        let flush = self.config.flush_each;
+        let Some(active) = self.segments.last_mut() else { return Ok(()) };
+        let before = active.size();
+        active.dirty = true;
+        let written = active.file.append(bytes).and_then(|()| {
+            if flush { active.file.sync().inspect(|()| active.dirty = false) } else { Ok(()) }
+        });
+        let Err(source) = written else { return Ok(()) };
+        let error = active.io(source);
+        if let Err(undo) = active.file.truncate(before) {
+            tracing::error!(%undo, dir = %self.dir.display(), "log goes offline");
+            self.offline = true;
+        }
+        Err(error)
+    }
+
+    /// Starts a new segment at the end of the log.
+    pub(super) fn roll(&mut self) -> Result<(), LogError> {
+        let snapshot = segment_path(&self.dir, self.end_offset, "snapshot");
+        self.disk
+            .write_atomic(&snapshot, &self.producers.encode())
+            .map_err(|source| LogError::io(&snapshot, source))?;
+        let next = Segment::open(self.disk.as_ref(), &self.dir, self.end_offset)?;
+        if let Some(active) = self.segments.last_mut() {
+            active.marks.finish();
+            if let Err(error) = active.marks.write(self.disk.as_ref()) {
+                tracing::warn!(%error, "cannot write the index");
+            }
+        }
+        self.segments.push(next);
+        Ok(())
+    }
+
+    pub(super) fn active(&self) -> &Segment {
+        // There is always at least one segment; see the field.
+        &self.segments[self.segments.len() - 1]
+    }
+
+    pub(super) fn check_online(&self) -> Result<(), LogError> {
+        if self.offline { Err(LogError::Offline { path: self.dir.clone() }) } else { Ok(()) }
+    }
+
+    /// Runs a change that touches several files; the log goes offline when it stops half-way.
+    pub(super) fn all_or_offline<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        self.check_online()?;
+        let result = change(self);
+        self.offline |= result.is_err();
+        result
+    }
+
+    /// Syncs everything that has been appended, and writes the indexes.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails; what is durable is unknown then.
+    pub fn flush(&mut self) -> Result<(), LogError> {
+        self.check_online()?;
+        for segment in &mut self.segments {
+            if segment.dirty {
+                segment.file.sync().map_err(|source| LogError::io(&segment.path, source))?;
+                segment.dirty = false;
+            }
+            segment.marks.write(self.disk.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Flushes and marks the log as cleanly closed, so that opening it need not verify every batch. The log
+    /// refuses changes afterwards.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails; the next opening verifies everything then.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.flush()?;
+        self.offline = true;
+        write_clean_mark(self.disk.as_ref(), &self.dir, self.end_offset)
+    }
+
+    /// Removes all records from `offset` on, batch-wise: the log ends before the batch that contains it.
+    /// Epochs and producer state go back with it. Returns the new end offset.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails; the log is offline then.
+    pub fn truncate_to(&mut self, offset: i64) -> Result<i64, LogError> {
+        self.check_online()?;
+        if offset >= self.end_offset {
+            return Ok(self.end_offset);
+        }
+        if offset <= self.segments[0].base_offset {
+            self.truncate_fully_and_start_at(offset)?;
+            return Ok(self.end_offset);
+        }
+        self.all_or_offline(|log| log.cut_at(offset))?;
+        Ok(self.end_offset)
+    }
+
+    fn cut_at(&mut self, offset: i64) -> Result<(), LogError> {
+        // From the end, so that what remains after a crash in between has no gap.
+        while self.segments.len() > 1 && self.active().base_offset > offset {
+            self.remove_last_segment()?;
+        }
+        let interval = self.config.index_interval_bytes;
+        let Some(active) = self.segments.last_mut() else { return Ok(()) };
+        self.end_offset = active.truncate_to(offset, interval).map_err(|error| match error {
+            super::ReadError::Storage(error) => error,
+            other => LogError::invalid(&active.path, other.to_string()),
+        })?;
+        if self.start_offset > self.end_offset {
+            write_log_start(self.disk.as_ref(), &self.dir, self.end_offset)?;
+            self.start_offset = self.end_offset;
+        }
+        self.cache.truncate_to(self.end_offset);
+        if self.epochs.truncate_from_end(self.end_offset) {
+            self.epochs.write(self.disk.as_ref())?;
+        }
+        self.reload_producers()?;
+        Ok(())
+    }
+
+    pub(super) fn remove_last_segment(&mut self) -> Result<(), LogError> {
+        let Some(segment) = self.segments.pop() else { return Ok(()) };
+        self.remove_segment_files(&segment)
+    }
+
+    fn remove_segment_files(&self, segment: &Segment) -> Result<(), LogError> {
+        for extension in ["log", "index", "timeindex"] {
+            let path = segment_path(&self.dir, segment.base_offset, extension);
+            if self.disk.exists(&path) {
+                self.disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes every record; the log is empty and starts at `offset` then, as a follower's must whose leader
+    /// no longer has what would come next.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails; the log is offline then.
+    pub fn truncate_fully_and_start_at(&mut self, offset: i64) -> Result<(), LogError> {
+        self.all_or_offline(|log| {
+            while !log.segments.is_empty() {
+                log.remove_last_segment()?;
+            }
+            log.cache.truncate_to(i64::MIN);
+            log.epochs.clear();
+            log.epochs.write(log.disk.as_ref())?;
+            log.producers = Producers::default();
+            log.remove_snapshots(|_| true)?;
+            log.start_offset = offset;
+            log.end_offset = offset;
+            write_log_start(log.disk.as_ref(), &log.dir, offset)?;
+            log.segments.push(Segment::open(log.disk.as_ref(), &log.dir, offset)?);
+            Ok(())
+        })
+    }
+
+    /// Makes `offset` the first that can be read (at most the end offset, never going back) and removes the
+    /// segments that lie before it completely. Returns the new start offset.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails.
+    pub fn delete_before(&mut self, offset: i64) -> Result<i64, LogError> {
+        self.check_online()?;
+        let offset = offset.min(self.end_offset);
+        if offset <= self.start_offset {
+            return Ok(self.start_offset);
+        }
+        // First of all the new start: the records are gone for readers even if removing files fails.
+        write_log_start(self.disk.as_ref(), &self.dir, offset)?;
+        self.start_offset = offset;
+        if self.epochs.truncate_from_start(offset) {
+            self.epochs.write(self.disk.as_ref())?;
+        }
+        while self.segments.get(1).is_some_and(|next| next.base_offset <= offset) {
+            let first = self.segments.remove(0);
+            self.remove_segment_files(&first)?;
+        }
+        let first_base = self.segments[0].base_offset;
+        self.remove_snapshots(|snapshot| snapshot < first_base)?;
+        Ok(self.start_offset)
+    }
+
+    /// Deletes the oldest segments that `retention.ms` or `retention.bytes` no longer want, none that reaches
+    /// to `up_to` (the high watermark) or beyond. Returns how many.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails.
+    pub fn apply_retention(&mut self, now_ms: i64, up_to: i64) -> Result<usize, LogError> {
+        self.check_online()?;
+        let mut excess =
+            self.config.retention_bytes.map_or(0, |kept| self.size_bytes().saturating_sub(kept));
+        let mut delete = 0;
+        for (at, segment) in self.segments.iter().enumerate() {
+            let end = self.segments.get(at + 1).map_or(self.end_offset, |next| next.base_offset);
+            let expired = self.config.retention_ms.is_some_and(|kept| {
+                segment.marks.max_timestamp > NO_TIMESTAMP
+                    && now_ms.saturating_sub(segment.marks.max_timestamp) > kept
+            });
+            let too_many = excess > 0 && excess >= segment.size();
+            if segment.size() == 0 || end > up_to || !(expired || too_many) {
+                break;
+            }
+            excess = excess.saturating_sub(segment.size());
+            delete = at + 1;
+        }
+        if delete == 0 {
+            return Ok(0);
+        }
+        if delete == self.segments.len() {
+            self.roll()?;
+        }
+        let new_start = self.segments[delete].base_offset;
+        self.delete_before(new_start)?;
+        Ok(delete)
+    }
+}
+
+/// Checks a batch that a leader sent: whole, intact, and the one that comes next.
+fn check_replicated(
+    batch: Result<Batch, curtail_wire::records::RecordError>,
+    expected: i64,
+    latest_epoch: Option<i32>,
+    before: Option<&BatchHeader>,
+) -> Result<BatchHeader, AppendError> {
+    let corrupt = |message: String| AppendError::new(ErrorCode::CORRUPT_MESSAGE, message);
+    let batch = batch.map_err(|error| corrupt(error.to_string()))?;
+    batch.verify_crc().map_err(|error| corrupt(error.to_string()))?;
+    let header = batch.header;
+    if header.last_offset() == i64::MAX {
+        return Err(corrupt("the last offset has no successor".to_owned()));
+    }
+    if header.base_offset != expected {
+        let message = format!("batch at {} where {expected} comes next", header.base_offset);
+        return Err(AppendError::new(ErrorCode::OFFSET_OUT_OF_RANGE, message));
+    }
+    let epoch = before.map_or(latest_epoch, |before| Some(before.partition_leader_epoch));
+    if epoch.is_some_and(|epoch| header.partition_leader_epoch < epoch) {
+        return Err(corrupt(format!(
+            "batch of leader epoch {} behind epoch {epoch:?}",
+            header.partition_leader_epoch
+        )));
+    }
+    Ok(header)
+}

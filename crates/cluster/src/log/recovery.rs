@@ -1,0 +1,266 @@
+//! Opening a log: after a clean shutdown by its indexes, otherwise by reading every batch.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use curtail_wire::records::Batch;
+
+use super::cache::TailCache;
+use super::checkpoint::{read_log_start, read_optional, take_clean_mark, write_log_start};
+use super::epochs::LeaderEpochs;
+use super::producers::Producers;
+use super::segment::{Segment, offset_in_name, scan, segment_path};
+use super::{LogConfig, LogError, PartitionLog, Recovery};
+use crate::disk::Disk;
+
+impl PartitionLog {
+    /// Opens the log in `dir`, creating it when there is none, and repairs what a crash has left: a torn or
+    /// corrupt batch is cut off with everything behind it, indexes are rebuilt, leader epochs and producer
+    /// state restored.
+    ///
+    /// After [`PartitionLog::close`] only the last batches and the active segment are read; otherwise all.
+    ///
+    /// # Errors
+    /// [`LogError`] when the disk fails.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        config: LogConfig,
+    ) -> Result<(Self, Recovery), LogError> {
+        disk.create_dir_all(&dir).map_err(|source| LogError::io(&dir, source))?;
+        let bases = offsets_of(disk.as_ref(), &dir, "log")?;
+        remove_leftovers(disk.as_ref(), &dir, &bases)?;
+        let mark = take_clean_mark(disk.as_ref(), &dir)?;
+        let log_start = read_log_start(disk.as_ref(), &dir)?;
+        let epochs = LeaderEpochs::load(disk.as_ref(), &dir)?;
+        let cache = TailCache::new(config.tail_cache_bytes);
+        let first = bases.first().copied().or(log_start).unwrap_or(0);
+        let mut segments = Vec::with_capacity(bases.len().max(1));
+        for base in bases {
+            segments.push(Segment::open(disk.as_ref(), &dir, base)?);
+        }
+        if segments.is_empty() {
+            segments.push(Segment::open(disk.as_ref(), &dir, first)?);
+        }
+        let mut log = Self {
+            disk,
+            dir,
+            config,
+            segments,
+            start_offset: first,
+            end_offset: first,
+            epochs,
+            producers: Producers::default(),
+            cache,
+            offline: false,
+        };
+        let mut recovery = Recovery::default();
+        recovery.clean = log.open_clean(mark, &mut recovery)?;
+        if !recovery.clean {
+            log.recover(&mut recovery)?;
+        }
+        log.start_offset = log_start.unwrap_or(first).clamp(first, log.end_offset);
+        if log_start.is_some_and(|start| start > log.end_offset) {
+            // Or what is appended now would be taken for deleted by the next opening.
+            write_log_start(log.disk.as_ref(), &log.dir, log.end_offset)?;
+        }
+        if log.epochs.truncate_from_end(log.end_offset) {
+            log.epochs.write(log.disk.as_ref())?;
+        }
+        let end = log.end_offset;
+        log.remove_snapshots(|offset| offset > end)?;
+        Ok((log, recovery))
+    }
+
+    /// Takes the indexes as they are where they fit the ends of the segments and the clean shutdown's mark.
+    fn open_clean(&mut self, mark: Option<i64>, recovery: &mut Recovery) -> Result<bool, LogError> {
+        let Some(mark) = mark else { return Ok(false) };
+        let interval = self.config.index_interval_bytes;
+        let mut end = self.segments[0].base_offset;
+        let last = self.segments.len() - 1;
+        for (at, segment) in self.segments.iter_mut().enumerate() {
+            if segment.base_offset != end || !segment.load_indexes(self.disk.as_ref()) {
+                return Ok(false);
+            }
+            let entries = segment.marks.entry_count();
+            let Some(segment_end) = segment.replay_tail(interval)? else { return Ok(false) };
+            if at < last {
+                segment.marks.finish();
+            }
+            if segment.marks.entry_count() != entries {
+                // The files lack entries.
+                return Ok(false);
+            }
+            end = segment_end;
+        }
+        if end != mark {
+            return Ok(false);
+        }
+        self.end_offset = end;
+        let (batches, records) = self.reload_producers()?;
+        recovery.batches_scanned = batches;
+        recovery.records_scanned = records;
+        Ok(true)
+    }
+
+    /// Reads every batch from the start and ends the log at the first one that is not right.
+    fn recover(&mut self, recovery: &mut Recovery) -> Result<(), LogError> {
+        let first = self.segments[0].base_offset;
+        self.end_offset = first;
+        self.producers =
+            self.snapshot_at_or_before(first)?.map(|(_, state)| state).unwrap_or_default();
+        let mut sound = 0;
+        let mut epochs_changed = false;
+        for at in 0..self.segments.len() {
+            if self.segments[at].base_offset != self.end_offset {
+                break;
+            }
+            sound = at + 1;
+            if !self.recover_segment(at, recovery, &mut epochs_changed)? {
+                break;
+            }
+        }
+        while self.segments.len() > sound {
+            recovery.truncated_bytes += self.active().size();
+            self.remove_last_segment()?;
+        }
+        if epochs_changed {
+            self.epochs.write(self.disk.as_ref())?;
+        }
+        let last = self.segments.len() - 1;
+        for (at, segment) in self.segments.iter_mut().enumerate() {
+            if at < last {
+                segment.marks.finish();
+            }
+            let rebuilt = segment.marks.restore_files(self.disk.as_ref())?;
+            recovery.indexes_rebuilt += u32::from(rebuilt && segment.size() > 0);
+        }
+        Ok(())
+    }
+
+    /// Reads one segment that starts at the end offset, and cuts off what is not right; `false` when there
+    /// was something to cut off.
+    fn recover_segment(
+        &mut self,
+        at: usize,
+        recovery: &mut Recovery,
+        epochs_changed: &mut bool,
+    ) -> Result<bool, LogError> {
+        let interval = self.config.index_interval_bytes;
+        let segment = &mut self.segments[at];
+        segment.marks.reset();
+        segment.dirty = true;
+        let end = scan(segment.file.as_ref(), 0, |position, batch| {
+            if !is_next(batch, self.end_offset, &self.epochs) {
+                return ControlFlow::Break(());
+            }
+            let header = &batch.header;
+            segment.marks.track(header, position, interval);
+            self.producers.update(header);
+            if self.epochs.latest().is_none_or(|last| last.epoch < header.partition_leader_epoch) {
+                *epochs_changed |=
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset);
+            }
+            self.end_offset = header.last_offset() + 1;
+            recovery.batches_scanned += 1;
+            recovery.records_scanned += u64::from(header.record_count.unsigned_abs());
+            ControlFlow::Continue(())
+        })
+        .map_err(|source| LogError::io(&segment.path, source))?;
+        let excess = segment.size() - end;
+        recovery.truncated_bytes += excess;
+        segment.file.truncate(end).map_err(|source| LogError::io(&segment.path, source))?;
+        Ok(excess == 0)
+    }
+
+    /// Restores the producers' state from the newest snapshot before the active segment and the batches
+    /// behind it. Returns the batches and records read.
+    pub(super) fn reload_producers(&mut self) -> Result<(u64, u64), LogError> {
+        let end = self.end_offset;
+        self.remove_snapshots(|offset| offset > end)?;
+        let snapshot = self.snapshot_at_or_before(self.active().base_offset)?;
+        let (from, mut producers) = snapshot.unwrap_or((i64::MIN, Producers::default()));
+        let (mut batches, mut records) = (0, 0);
+        for (at, segment) in self.segments.iter().enumerate() {
+            if self.segments.get(at + 1).is_some_and(|next| next.base_offset <= from) {
+                continue;
+            }
+            scan(segment.file.as_ref(), segment.position_before(from), |_, batch| {
+                if batch.header.base_offset >= from {
+                    producers.update(&batch.header);
+                    batches += 1;
+                    records += u64::from(batch.header.record_count.unsigned_abs());
+                }
+                ControlFlow::Continue(())
+            })
+            .map_err(|source| segment.io(source))?;
+        }
+        self.producers = producers;
+        Ok((batches, records))
+    }
+
+    /// The newest readable snapshot of the producers' state at or before an offset, and its own offset.
+    fn snapshot_at_or_before(&self, limit: i64) -> Result<Option<(i64, Producers)>, LogError> {
+        let snapshots = offsets_of(self.disk.as_ref(), &self.dir, "snapshot")?;
+        for offset in snapshots.into_iter().rev().filter(|&offset| offset <= limit) {
+            let path = segment_path(&self.dir, offset, "snapshot");
+            let bytes = read_optional(self.disk.as_ref(), &path)?;
+            if let Some(producers) = bytes.and_then(|bytes| Producers::decode(&bytes)) {
+                return Ok(Some((offset, producers)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes the snapshots of those offsets for which `doomed` holds.
+    pub(super) fn remove_snapshots(&self, doomed: impl Fn(i64) -> bool) -> Result<(), LogError> {
+        for offset in offsets_of(self.disk.as_ref(), &self.dir, "snapshot")? {
+            if doomed(offset) {
+                let path = segment_path(&self.dir, offset, "snapshot");
+                self.disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a batch on disk is intact and the one that comes next.
+///
+/// The checksum does not cover the base offset and the leader epoch, so both are compared with what is known:
+/// offsets have no gaps, and the checkpoint says which epoch an offset belongs to. Only behind the last
+/// epoch it knows may a batch have a later one.
+fn is_next(batch: &Batch, expected: i64, epochs: &LeaderEpochs) -> bool {
+    let header = &batch.header;
+    let follows = header.base_offset == expected && header.last_offset() < i64::MAX;
+    if !follows || batch.verify_crc().is_err() {
+        return false;
+    }
+    match epochs.covering(header.base_offset) {
+        Some((known, true)) => header.partition_leader_epoch == known.epoch,
+        Some((known, false)) => header.partition_leader_epoch >= known.epoch,
+        None => true,
+    }
+}
+
+/// The offsets in the names of the files with an extension, in ascending order.
+fn offsets_of(disk: &dyn Disk, dir: &Path, extension: &str) -> Result<Vec<i64>, LogError> {
+    let paths = disk.list(dir).map_err(|source| LogError::io(dir, source))?;
+    let mut offsets: Vec<i64> =
+        paths.iter().filter_map(|path| offset_in_name(path, extension)).collect();
+    offsets.sort_unstable();
+    Ok(offsets)
+}
+
+/// Removes what an interrupted change has left: unfinished files, and indexes without a segment.
+fn remove_leftovers(disk: &dyn Disk, dir: &Path, bases: &[i64]) -> Result<(), LogError> {
+    for path in disk.list(dir).map_err(|source| LogError::io(dir, source))? {
+        let index = ["index", "timeindex"].iter().find_map(|name| offset_in_name(&path, name));
+        let stray = index.is_some_and(|offset| bases.binary_search(&offset).is_err());
+        let unfinished = path.extension().is_some_and(|extension| extension == "tmp");
+        if stray || unfinished {
+            disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
+        }
+    }
+    Ok(())
+}

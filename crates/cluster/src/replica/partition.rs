@@ -1,0 +1,638 @@
+//! One replica of one partition: its log, its role, and the requests that wait for it.
+//!
+//! Invariants, all under the one lock:
+//! - The role follows the newest partition epoch seen, whether it came in the broker's metadata or in the
+//!   controller's answer to a change of the in-sync replicas.
+//! - The high watermark never goes back while the replica leads.
+//! - Whoever waits is registered under the same lock under which the condition was last checked.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    fetch::EpochEndOffset,
+    produce::LeaderIdAndEpoch,
+    records::{ProducerStamp, stamp},
+};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::{
+    progress::Progress,
+    purgatory::{AckWaits, FetchWaits, Reader, Wait},
+};
+use crate::{
+    config::Plant,
+    controller::{AlterPartition, Controller},
+    image::{PartitionImage, PartitionKey},
+    log::{AppendError, Appended, PartitionLog},
+    observer::Observers,
+};
+
+/// What all partitions of a broker's incarnation share.
+pub(crate) struct Owner {
+    pub(crate) broker: i32,
+    pub(crate) broker_epoch: i64,
+    pub(crate) controller: Arc<Controller>,
+    pub(crate) observers: Arc<Observers>,
+    pub(crate) plant: Option<Plant>,
+}
+
+/// A replica.
+pub(crate) struct Partition {
+    pub(crate) key: PartitionKey,
+    pub(crate) topic: Arc<str>,
+    owner: Arc<Owner>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    log: PartitionLog,
+    image: PartitionImage,
+    min_isr: usize,
+    /// Followers' progress; `None` while this replica does not lead.
+    leading: Option<Progress>,
+    high_watermark: i64,
+    acks: AckWaits,
+    fetches: FetchWaits,
+    deleted: bool,
+}
+
+/// Why a request cannot be served here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotServed {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: Option<String>,
+    /// Where the partition is led, as far as this replica knows (KIP-951).
+    pub(crate) leader: Option<LeaderIdAndEpoch>,
+}
+
+impl NotServed {
+    pub(crate) fn code(code: ErrorCode) -> Self {
+        Self { code, message: None, leader: None }
+    }
+}
+
+impl From<AppendError> for NotServed {
+    fn from(error: AppendError) -> Self {
+        Self { code: error.code, message: Some(error.message), leader: None }
+    }
+}
+
+/// A batch the leader has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) appended: Appended,
+    pub(crate) log_start: i64,
+    /// The epoch it was taken in; the answer depends on the leader still being that one.
+    pub(crate) leader_epoch: i32,
+}
+
+/// Whether a batch is acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ack {
+    /// Not yet.
+    Open,
+    /// By enough replicas.
+    Done,
+    /// It will not be.
+    Failed(NotServed),
+}
+
+/// What a reader asks of a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadSpec {
+    pub(crate) current_leader_epoch: i32,
+    pub(crate) fetch_offset: i64,
+    pub(crate) last_fetched_epoch: i32,
+    pub(crate) max_bytes: usize,
+    /// Return the first batch even if it is larger than `max_bytes`.
+    pub(crate) at_least_one: bool,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReadBy {
+    Consumer,
+    Follower {
+        id: i32,
+        broker_epoch: Option<i64>,
+        /// The request has just come: what it says of the follower is true now. Later looks of a long poll
+        /// say nothing, as the follower may have lost its end meanwhile.
+        arrived: bool,
+    },
+}
+
+/// What a reader gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub(crate) records: Bytes,
+    pub(crate) high_watermark: i64,
+    pub(crate) log_start: i64,
+    pub(crate) diverging: Option<EpochEndOffset>,
+}
+
+/// Where a follower goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FollowerPosition {
+    pub(crate) leader_epoch: i32,
+    pub(crate) fetch_offset: i64,
+    pub(crate) last_fetched_epoch: i32,
+    pub(crate) log_start: i64,
+}
+
+/// What ListOffsets asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OffsetSpec {
+    Earliest,
+    Latest,
+    MaxTimestamp,
+    Timestamp(i64),
+}
+
+impl Partition {
+    pub(crate) fn new(
+        key: PartitionKey,
+        topic: Arc<str>,
+        log: PartitionLog,
+        min_isr: usize,
+        owner: Arc<Owner>,
+    ) -> Self {
+        let high_watermark = log.start_offset();
+        let unknown = PartitionImage {
+            leader: -1,
+            leader_epoch: -1,
+            partition_epoch: -1,
+            isr: Arc::default(),
+            replicas: Arc::default(),
+        };
+        let inner = Inner {
+            log,
+            image: unknown,
+            min_isr,
+            leading: None,
+            high_watermark,
+            acks: AckWaits::default(),
+            fetches: FetchWaits::default(),
+            deleted: false,
+        };
+        Self { key, topic, owner, inner: Mutex::new(inner) }
+    }
+
+    /// Takes on what the metadata says, unless it is older than what is known.
+    pub(crate) fn apply(&self, image: &PartitionImage, now: Instant) {
+        let mut inner = self.inner.lock();
+        self.apply_locked(&mut inner, image, now);
+    }
+
+    fn apply_locked(&self, inner: &mut Inner, image: &PartitionImage, now: Instant) {
+        if image.partition_epoch <= inner.image.partition_epoch {
+            return;
+        }
+        let me = self.owner.broker;
+        let new_epoch = image.leader_epoch != inner.image.leader_epoch;
+        inner.image = image.clone();
+        if image.leader != me {
+            inner.leading = None;
+            inner.acks.all();
+            inner.fetches.news();
+            return;
+        }
+        if new_epoch || inner.leading.is_none() {
+            let followers = image.replicas.iter().copied().filter(|id| *id != me);
+            inner.leading = Some(Progress::new(followers, inner.log.end_offset(), now));
+            inner.acks.all();
+            inner.fetches.news();
+        }
+        self.advance(inner);
+    }
+
+    /// Advances the high watermark if the in-sync replicas allow it, and wakes who waits for that. Below
+    /// `min.insync.replicas` it stands still (KIP-966).
+    fn advance(&self, inner: &mut Inner) {
+        let Some(progress) = &inner.leading else { return };
+        if inner.image.isr.len() < inner.min_isr {
+            return;
+        }
+        let me = self.owner.broker;
+        let committed = progress.committed(me, inner.log.end_offset(), &inner.image.isr);
+        if committed <= inner.high_watermark {
+            return;
+        }
+        inner.high_watermark = committed;
+        self.owner
+            .observers
+            .tell(|o, at| o.committed(me, &self.topic, self.key.index, committed, at));
+        inner.acks.reached(committed);
+        inner.fetches.news_for(Reader::Consumer);
+    }
+
+    fn not_led(inner: &Inner) -> NotServed {
+        if inner.deleted {
+            return NotServed::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        }
+        Self::with_leader(inner, ErrorCode::NOT_LEADER_OR_FOLLOWER)
+    }
+
+    fn with_leader(inner: &Inner, code: ErrorCode) -> NotServed {
+        let leader = LeaderIdAndEpoch {
+            leader_id: inner.image.leader,
+            leader_epoch: inner.image.leader_epoch,
+        };
+        NotServed { code, message: None, leader: Some(leader) }
+    }
+
+    fn check_epoch(inner: &Inner, asked: i32) -> Result<(), NotServed> {
+        match asked {
+            epoch if epoch < 0 || epoch == inner.image.leader_epoch => Ok(()),
+            epoch if epoch < inner.image.leader_epoch => {
+                Err(Self::with_leader(inner, ErrorCode::FENCED_LEADER_EPOCH))
+            }
+            _ => Err(NotServed::code(ErrorCode::UNKNOWN_LEADER_EPOCH)),
+        }
+    }
+
+    /// Appends a producer's batch as the leader.
+    pub(crate) fn append(
+        &self,
+        mut batch: Bytes,
+        all_replicas: bool,
+        now_ms: i64,
+    ) -> Result<Taken, NotServed> {
+        if self.owner.plant == Some(Plant::NoSequenceCheck)
+            && batch.len() >= curtail_wire::records::BATCH_HEADER_LEN
+        {
+            let mut anonymous = Vec::from(batch);
+            stamp(&mut anonymous, ProducerStamp::NONE);
+            batch = anonymous.into();
+        }
+        let mut inner = self.inner.lock();
+        if inner.leading.is_none() {
+            return Err(Self::not_led(&inner));
+        }
+        if all_replicas && inner.image.isr.len() < inner.min_isr {
+            let message = format!(
+                "The in-sync replicas of {}-{} are {:?}, fewer than min.insync.replicas={}",
+                self.topic, self.key.index, inner.image.isr, inner.min_isr
+            );
+            let code = ErrorCode::NOT_ENOUGH_REPLICAS;
+            return Err(NotServed { code, message: Some(message), leader: None });
+        }
+        let leader_epoch = inner.image.leader_epoch;
+        let appended = inner.log.append_as_leader(batch, leader_epoch, now_ms)?;
+        let taken = Taken { appended, log_start: inner.log.start_offset(), leader_epoch };
+        if !appended.duplicate {
+            self.owner.observers.tell(|o, at| {
+                let Appended { base_offset, last_offset, .. } = appended;
+                let broker = self.owner.broker;
+                o.appended(broker, &self.topic, self.key.index, base_offset, last_offset, at);
+            });
+            self.advance(&mut inner);
+            inner.fetches.news_for(Reader::Follower);
+        }
+        Ok(taken)
+    }
+
+    /// Registers a wait for the batch to be on all in-sync replicas, if it is not decided yet.
+    pub(crate) fn wait_for_ack(&self, taken: &Taken, id: u64, wait: &Arc<Wait>) -> Ack {
+        let mut inner = self.inner.lock();
+        let ack = Self::ack_locked(&inner, taken);
+        if ack == Ack::Open {
+            inner.acks.add(taken.appended.last_offset + 1, id, wait);
+        }
+        ack
+    }
+
+    /// Whether a batch is acknowledged by now; takes back the registration `id`.
+    pub(crate) fn ack(&self, taken: &Taken, id: u64) -> Ack {
+        let mut inner = self.inner.lock();
+        inner.acks.remove(taken.appended.last_offset + 1, id);
+        Self::ack_locked(&inner, taken)
+    }
+
+    fn ack_locked(inner: &Inner, taken: &Taken) -> Ack {
+        if inner.leading.is_none() || inner.image.leader_epoch != taken.leader_epoch {
+            return Ack::Failed(Self::not_led(inner));
+        }
+        if inner.high_watermark <= taken.appended.last_offset {
+            return Ack::Open;
+        }
+        if inner.image.isr.len() < inner.min_isr {
+            return Ack::Failed(NotServed::code(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
+        }
+        Ack::Done
+    }
+
+    /// Reads for a consumer or a follower. A follower's fetch also says what it has.
+    pub(crate) fn read(
+        &self,
+        spec: &ReadSpec,
+        by: ReadBy,
+        now: Instant,
+    ) -> Result<Slice, NotServed> {
+        let mut inner = self.inner.lock();
+        Self::check_epoch(&inner, spec.current_leader_epoch)?;
+        if inner.leading.is_none() {
+            return Err(Self::not_led(&inner));
+        }
+        if let ReadBy::Follower { id, .. } = by
+            && !inner.image.replicas.contains(&id)
+        {
+            return Err(NotServed::code(ErrorCode::REPLICA_NOT_AVAILABLE));
+        }
+        if let Some(diverging) = Self::diverges(&inner, spec) {
+            return Ok(Slice { diverging: Some(diverging), ..Self::nothing(&inner) });
+        }
+        let end = inner.log.end_offset();
+        let up_to = match by {
+            ReadBy::Consumer => inner.high_watermark,
+            ReadBy::Follower { .. } => end,
+        };
+        if spec.fetch_offset > end || spec.fetch_offset < inner.log.start_offset() {
+            return Err(NotServed::code(ErrorCode::OFFSET_OUT_OF_RANGE));
+        }
+        let mut slice = Self::nothing(&inner);
+        if spec.fetch_offset < up_to && (spec.max_bytes > 0 || spec.at_least_one) {
+            let read = inner.log.read(spec.fetch_offset, spec.max_bytes, up_to, spec.at_least_one);
+            slice.records = read.map_err(|error| NotServed::code(error.code()))?;
+        }
+        if let ReadBy::Follower { id, broker_epoch, arrived: true } = by {
+            self.follower_fetched(&mut inner, id, spec.fetch_offset, broker_epoch, now);
+            slice.high_watermark = inner.high_watermark;
+        }
+        Ok(slice)
+    }
+
+    fn nothing(inner: &Inner) -> Slice {
+        Slice {
+            records: Bytes::new(),
+            high_watermark: inner.high_watermark,
+            log_start: inner.log.start_offset(),
+            diverging: None,
+        }
+    }
+
+    /// Where the reader's log parts from this one, told from the epoch of its last record (KIP-595).
+    fn diverges(inner: &Inner, spec: &ReadSpec) -> Option<EpochEndOffset> {
+        if spec.last_fetched_epoch < 0 {
+            return None;
+        }
+        let (epoch, end_offset) = Self::epoch_end(inner, spec.last_fetched_epoch);
+        let same = epoch == spec.last_fetched_epoch && end_offset >= spec.fetch_offset;
+        (!same).then_some(EpochEndOffset { epoch, end_offset })
+    }
+
+    /// The largest epoch up to `asked` and where it ends; -1 and -1 when there is none.
+    fn epoch_end(inner: &Inner, asked: i32) -> (i32, i64) {
+        if inner.leading.is_some() && asked == inner.image.leader_epoch {
+            return (asked, inner.log.end_offset());
+        }
+        match (inner.log.end_offset_for_epoch(asked), &inner.leading) {
+            // Only the current epoch is later, and it has no record yet: it begins where the log ends.
+            ((-1, _), Some(progress)) if (0..inner.image.leader_epoch).contains(&asked) => {
+                (inner.log.latest_epoch().unwrap_or(asked), progress.epoch_start)
+            }
+            (known, _) => known,
+        }
+    }
+
+    fn follower_fetched(
+        &self,
+        inner: &mut Inner,
+        id: i32,
+        offset: i64,
+        broker_epoch: Option<i64>,
+        now: Instant,
+    ) {
+        let end = inner.log.end_offset();
+        let high_watermark = inner.high_watermark;
+        let Some(progress) = &mut inner.leading else { return };
+        progress.fetched(id, offset, end, broker_epoch, now);
+        if inner.image.isr.contains(&id) {
+            self.advance(inner);
+            return;
+        }
+        if progress.may_join(id, high_watermark) {
+            let mut isr = inner.image.isr.to_vec();
+            isr.push(id);
+            self.change_isr(inner, &isr, now);
+        }
+    }
+
+    /// Asks the controller for other in-sync replicas. Its refusal is no error: newer metadata is under way.
+    fn change_isr(&self, inner: &mut Inner, isr: &[i32], now: Instant) {
+        let Some(progress) = &inner.leading else { return };
+        let alter = AlterPartition {
+            broker: self.owner.broker,
+            broker_epoch: self.owner.broker_epoch,
+            key: self.key,
+            leader_epoch: inner.image.leader_epoch,
+            partition_epoch: inner.image.partition_epoch,
+            isr: isr.iter().map(|id| (*id, progress.broker_epoch(*id))).collect(),
+        };
+        match self.owner.controller.alter_partition(&alter) {
+            Ok(image) => {
+                tracing::debug!(topic = %self.topic, partition = self.key.index, isr = ?image.isr, "in-sync replicas changed");
+                self.apply_locked(inner, &image, now);
+            }
+            Err(code) => {
+                tracing::debug!(topic = %self.topic, partition = self.key.index, code = code.name(), "change of in-sync replicas refused");
+            }
+        }
+    }
+
+    /// Drops followers from the in-sync replicas that have been behind for `lag`.
+    pub(crate) fn shrink_isr(&self, lag: Duration, now: Instant) {
+        let mut inner = self.inner.lock();
+        let Some(progress) = &inner.leading else { return };
+        let late = progress.lagging(&inner.image.isr, inner.log.end_offset(), lag, now);
+        if late.is_empty() {
+            return;
+        }
+        let isr: Vec<i32> =
+            inner.image.isr.iter().copied().filter(|id| !late.contains(id)).collect();
+        self.change_isr(&mut inner, &isr, now);
+    }
+
+    /// Registers a wait for news.
+    pub(crate) fn wait_for_news(&self, reader: Reader, id: u64, wait: &Arc<Wait>) {
+        self.inner.lock().fetches.add(reader, id, wait);
+    }
+
+    /// Takes a registration back.
+    pub(crate) fn stop_waiting(&self, id: u64) {
+        self.inner.lock().fetches.remove(id);
+    }
+
+    /// Where this replica goes on fetching, if it follows in `leader_epoch`.
+    pub(crate) fn follower_position(&self, leader_epoch: i32) -> Option<FollowerPosition> {
+        let inner = self.inner.lock();
+        if !Self::follows(&inner, leader_epoch) {
+            return None;
+        }
+        // Without the epoch of its last record the leader cannot tell that the follower has parted.
+        let last_fetched_epoch = match self.owner.plant {
+            Some(Plant::NoTruncation) => -1,
+            _ => inner.log.latest_epoch().unwrap_or(-1),
+        };
+        Some(FollowerPosition {
+            leader_epoch,
+            fetch_offset: inner.log.end_offset(),
+            last_fetched_epoch,
+            log_start: inner.log.start_offset(),
+        })
+    }
+
+    fn follows(inner: &Inner, leader_epoch: i32) -> bool {
+        inner.leading.is_none() && !inner.deleted && inner.image.leader_epoch == leader_epoch
+    }
+
+    /// Appends what the leader of `leader_epoch` answered to a fetch from `fetch_offset`.
+    pub(crate) fn append_from_leader(
+        &self,
+        leader_epoch: i32,
+        fetch_offset: i64,
+        records: Bytes,
+        high_watermark: i64,
+    ) -> Result<(), AppendError> {
+        let mut inner = self.inner.lock();
+        if !Self::follows(&inner, leader_epoch) || inner.log.end_offset() != fetch_offset {
+            return Ok(());
+        }
+        if !records.is_empty() {
+            let appended = inner.log.append_as_follower(records)?;
+            self.owner.observers.tell(|o, at| {
+                o.replicated(
+                    self.owner.broker,
+                    &self.topic,
+                    self.key.index,
+                    appended.end_offset,
+                    at,
+                );
+            });
+        }
+        let known = high_watermark.min(inner.log.end_offset());
+        inner.high_watermark = inner.high_watermark.max(known);
+        Ok(())
+    }
+
+    /// Cuts the part of the log that the leader of `leader_epoch` does not have (KIP-101, KIP-595). What is
+    /// left may still part from the leader's log in an older epoch; the next fetch will tell.
+    pub(crate) fn truncate_to_leader(
+        &self,
+        leader_epoch: i32,
+        diverging: EpochEndOffset,
+    ) -> Result<(), AppendError> {
+        let mut inner = self.inner.lock();
+        if !Self::follows(&inner, leader_epoch) {
+            return Ok(());
+        }
+        let end = inner.log.end_offset();
+        let own = inner.log.end_offset_for_epoch(diverging.epoch);
+        let to = match own {
+            _ if diverging.epoch < 0 || diverging.end_offset < 0 => inner.high_watermark,
+            (-1, _) => diverging.end_offset.min(end),
+            (epoch, own_end) if epoch == diverging.epoch => {
+                own_end.min(diverging.end_offset).min(end)
+            }
+            (_, own_end) => own_end.min(end),
+        };
+        let to = to.max(inner.log.start_offset());
+        tracing::info!(topic = %self.topic, partition = self.key.index, from = end, to, "log parts from the leader's; truncated");
+        inner.log.truncate_to(to)?;
+        inner.high_watermark = inner.high_watermark.min(to);
+        Ok(())
+    }
+
+    /// Empties a log that ends before the leader's begins, and starts it there.
+    pub(crate) fn restart_at(&self, leader_epoch: i32, offset: i64) -> Result<(), AppendError> {
+        let mut inner = self.inner.lock();
+        if Self::follows(&inner, leader_epoch) && inner.log.end_offset() < offset {
+            inner.log.truncate_fully_and_start_at(offset)?;
+            inner.high_watermark = offset;
+        }
+        Ok(())
+    }
+
+    /// Deletes what retention lets go and forgets producers that have been silent for long.
+    pub(crate) fn upkeep(&self, now_ms: i64) {
+        let mut inner = self.inner.lock();
+        inner.log.expire_producers(now_ms);
+        let up_to = inner.high_watermark;
+        if let Err(error) = inner.log.apply_retention(now_ms, up_to) {
+            tracing::error!(topic = %self.topic, partition = self.key.index, %error, "old segments were not deleted");
+        }
+    }
+
+    /// First offset of the log.
+    pub(crate) fn log_start(&self) -> i64 {
+        self.inner.lock().log.start_offset()
+    }
+
+    /// Answers ListOffsets as the leader: the offset, its timestamp (-1 without) and its epoch (-1 without).
+    pub(crate) fn offset_for(
+        &self,
+        spec: OffsetSpec,
+        current_leader_epoch: i32,
+        follower: bool,
+    ) -> Result<(i64, i64, i32), NotServed> {
+        let inner = self.inner.lock();
+        Self::check_epoch(&inner, current_leader_epoch)?;
+        let Some(progress) = &inner.leading else { return Err(Self::not_led(&inner)) };
+        let epoch = inner.image.leader_epoch;
+        if spec == OffsetSpec::Earliest {
+            return Ok((inner.log.start_offset(), -1, epoch));
+        }
+        if follower && spec == OffsetSpec::Latest {
+            return Ok((inner.log.end_offset(), -1, epoch));
+        }
+        // A new leader does not know yet what was committed before it (KIP-207).
+        if inner.high_watermark < progress.epoch_start {
+            return Err(NotServed::code(ErrorCode::OFFSET_NOT_AVAILABLE));
+        }
+        let found = match spec {
+            OffsetSpec::Latest => return Ok((inner.high_watermark, -1, epoch)),
+            OffsetSpec::MaxTimestamp => inner.log.max_timestamp_offset(),
+            OffsetSpec::Timestamp(at) => inner.log.offset_for_timestamp(at),
+            OffsetSpec::Earliest => return Ok((inner.log.start_offset(), -1, epoch)),
+        };
+        let found = found.map_err(|error| NotServed::code(error.code()))?;
+        match found.filter(|(_, offset)| *offset < inner.high_watermark) {
+            Some((timestamp, offset)) => {
+                Ok((offset, timestamp, inner.log.epoch_for_offset(offset).unwrap_or(-1)))
+            }
+            None => Ok((-1, -1, -1)),
+        }
+    }
+
+    /// Answers OffsetsForLeaderEpoch as the leader.
+    pub(crate) fn end_of_epoch(
+        &self,
+        asked: i32,
+        current_leader_epoch: i32,
+    ) -> Result<(i32, i64), NotServed> {
+        let inner = self.inner.lock();
+        Self::check_epoch(&inner, current_leader_epoch)?;
+        if inner.leading.is_none() {
+            return Err(Self::not_led(&inner));
+        }
+        Ok(Self::epoch_end(&inner, asked))
+    }
+
+    /// The replica's topic is gone: nobody waits any more, and its files can go.
+    pub(crate) fn delete(&self) {
+        let mut inner = self.inner.lock();
+        inner.deleted = true;
+        inner.leading = None;
+        inner.acks.all();
+        inner.fetches.news();
+    }
+
+    /// Writes what must survive an orderly stop.
+    pub(crate) fn close(&self) -> Result<(), AppendError> {
+        let mut inner: MutexGuard<'_, Inner> = self.inner.lock();
+        inner.log.close()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+use curtail_wire::fetch::FetchTopic;
+
+use super::*;
+
+const EVICTION: Duration = Duration::from_secs(120);
+
+fn request(session_id: i32, session_epoch: i32, partitions: &[(i32, i64)]) -> FetchRequest {
+    let partition = |(index, fetch_offset): &(i32, i64)| FetchPartition {
+        index: *index,
+        current_leader_epoch: -1,
+        fetch_offset: *fetch_offset,
+        last_fetched_epoch: -1,
+        log_start_offset: -1,
+        max_bytes: 100,
+    };
+    FetchRequest {
+        session_id,
+        session_epoch,
+        topics: vec![FetchTopic {
+            name: "t".into(),
+            topic_id: Uuid::ZERO,
+            partitions: partitions.iter().map(partition).collect(),
+        }],
+        ..FetchRequest::default()
+    }
+}
+
+fn answer(index: i32, high_watermark: i64, records: &'static [u8]) -> FetchPartitionResponse {
+    FetchPartitionResponse {
+        index,
+        error: ErrorCode::NONE,
+        high_watermark,
+        last_stable_offset: high_watermark,
+        log_start_offset: 0,
+        diverging_epoch: None,
+        current_leader: None,
+        aborted_transactions: None,
+        preferred_read_replica: -1,
+        records: bytes::Bytes::from_static(records),
+    }
+}
+
+/// Sends a request whose every partition is answered by `reply`: the session id and the partitions answered.
+fn exchange(
+    cache: &mut SessionCache,
+    request: &FetchRequest,
+    candidate: i32,
+    now: Instant,
+    reply: impl Fn(i32) -> FetchPartitionResponse,
+) -> Result<(i32, Vec<i32>), ErrorCode> {
+    let (context, items) = cache.begin(request, false, now)?;
+    let answers = items.into_iter().map(|item| (item.clone(), reply(item.fetch.index))).collect();
+    let (id, answers) = cache.finish(&context, answers, || candidate, now);
+    Ok((id, answers.into_iter().map(|(_, answer)| answer.index).collect()))
+}
+
+fn quiet(index: i32) -> FetchPartitionResponse {
+    answer(index, 5, b"")
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_news_is_answered_and_records_go_to_the_back() {
+    let now = Instant::now();
+    let mut cache = SessionCache::new(10, EVICTION);
+    let open = request(0, 0, &[(0, 0), (1, 0), (2, 0)]);
+    assert_eq!(exchange(&mut cache, &open, 7, now, quiet), Ok((7, vec![0, 1, 2])));
+    assert_eq!(exchange(&mut cache, &request(7, 1, &[]), 0, now, quiet), Ok((7, vec![])));
+    let records_in_0 = |index| answer(index, 5, if index == 0 { b"x" } else { b"" });
+    assert_eq!(exchange(&mut cache, &request(7, 2, &[]), 0, now, records_in_0), Ok((7, vec![0])));
+    let everywhere = |index| answer(index, 6, b"x");
+    let all = exchange(&mut cache, &request(7, 3, &[]), 0, now, everywhere);
+    assert_eq!(all, Ok((7, vec![1, 2, 0])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_are_added_changed_and_forgotten() {
+    let now = Instant::now();
+    let mut cache = SessionCache::new(10, EVICTION);
+    exchange(&mut cache, &request(0, 0, &[(0, 0), (1, 0)]), 7, now, quiet).unwrap();
+    let mut next = request(7, 1, &[(1, 9), (2, 0)]);
+    next.forgotten = vec![curtail_wire::fetch::ForgottenTopic {
+        name: "t".into(),
+        topic_id: Uuid::ZERO,
+        partitions: vec![0],
+    }];
+    let (context, items) = cache.begin(&next, false, now).unwrap();
+    assert_eq!(context, Context::Incremental { id: 7 });
+    let offsets: Vec<_> = items.iter().map(|i| (i.fetch.index, i.fetch.fetch_offset)).collect();
+    assert_eq!(offsets, [(1, 9), (2, 0)]);
+    // Forgetting the last partition ends the session.
+    let mut last = request(7, 2, &[]);
+    last.forgotten = next.forgotten.clone();
+    last.forgotten[0].partitions = vec![1, 2];
+    assert_eq!(cache.begin(&last, false, now).unwrap().0, Context::Sessionless);
+    assert_eq!(cache.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_sessions_are_refused() {
+    let now = Instant::now();
+    let mut cache = SessionCache::new(10, EVICTION);
+    exchange(&mut cache, &request(0, 0, &[(0, 0)]), 7, now, quiet).unwrap();
+    let refused = |cache: &mut SessionCache, id, epoch, by_ids| {
+        cache.begin(&request(id, epoch, &[]), by_ids, now).unwrap_err()
+    };
+    assert_eq!(refused(&mut cache, 8, 1, false), ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+    assert_eq!(refused(&mut cache, 7, 2, false), ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+    assert_eq!(refused(&mut cache, 7, 1, true), ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
+    // A final epoch closes it.
+    cache.begin(&request(7, -1, &[]), false, now).unwrap();
+    assert_eq!(refused(&mut cache, 7, 1, false), ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_changes_hands_by_privilege_size_and_age() {
+    let begin = Instant::now();
+    let open = |cache: &mut SessionCache, replica_id, partitions: &[(i32, i64)], id, now| {
+        let request = FetchRequest { replica_id, ..request(0, 0, partitions) };
+        exchange(cache, &request, id, now, quiet).unwrap().0
+    };
+    let mut cache = SessionCache::new(1, EVICTION);
+    assert_eq!(open(&mut cache, -1, &[(0, 0)], 1, begin), 1);
+    assert_eq!(open(&mut cache, -1, &[(0, 0), (1, 0)], 2, begin), 0, "the other one is young");
+    assert_eq!(open(&mut cache, 5, &[(0, 0)], 3, begin), 3, "a follower goes first");
+    assert_eq!(open(&mut cache, 6, &[(0, 0), (1, 0)], 4, begin), 0, "followers are equals");
+
+    // In use but old: a larger one of the same kind may have the slot, a smaller one may not.
+    let later = begin + EVICTION + Duration::from_secs(1);
+    exchange(&mut cache, &request(3, 1, &[]), 0, later, quiet).unwrap();
+    assert_eq!(open(&mut cache, -1, &[(0, 0), (1, 0)], 5, later), 0);
+    assert_eq!(open(&mut cache, 6, &[(0, 0), (1, 0)], 6, later), 6);
+
+    // Not in use: anybody may have it.
+    let much_later = later + EVICTION + Duration::from_secs(1);
+    assert_eq!(open(&mut cache, -1, &[(0, 0)], 7, much_later), 7);
+    assert_eq!(cache.len(), 1);
+
+    let mut none = SessionCache::new(0, EVICTION);
+    assert_eq!(open(&mut none, 5, &[(0, 0)], 1, begin), 0);
+}

@@ -1,0 +1,153 @@
+//! Settings of one topic.
+
+use std::collections::BTreeMap;
+
+use curtail_wire::records::TimestampType;
+
+use crate::{config::ClusterConfig, log::LogConfig};
+
+/// Where a value comes from, as DescribeConfigs numbers it.
+pub(crate) const SOURCE_TOPIC: i8 = 1;
+pub(crate) const SOURCE_STATIC: i8 = 4;
+pub(crate) const SOURCE_DEFAULT: i8 = 5;
+
+/// The settings given when the topic was created, checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TopicConfig {
+    given: BTreeMap<String, String>,
+}
+
+/// How a topic's settings are called, what a broker's default is called, and what the value must be.
+const SETTINGS: &[(&str, Option<&str>, Check)] = &[
+    ("cleanup.policy", None, Check::OneOf(&["delete"])),
+    ("compression.type", None, Check::OneOf(&["producer"])),
+    ("flush.messages", None, Check::Range(1, i64::MAX)),
+    ("index.interval.bytes", None, Check::Range(0, i32::MAX as i64)),
+    ("max.message.bytes", Some("message.max.bytes"), Check::Range(0, i32::MAX as i64)),
+    ("message.timestamp.after.max.ms", None, Check::Range(0, i64::MAX)),
+    (
+        "message.timestamp.type",
+        Some("log.message.timestamp.type"),
+        Check::OneOf(&["CreateTime", "LogAppendTime"]),
+    ),
+    ("min.insync.replicas", Some("min.insync.replicas"), Check::Range(1, i16::MAX as i64)),
+    ("retention.bytes", None, Check::Range(-1, i64::MAX)),
+    ("retention.ms", None, Check::Range(-1, i64::MAX)),
+    ("segment.bytes", Some("log.segment.bytes"), Check::Range(1 << 20, i32::MAX as i64)),
+    ("unclean.leader.election.enable", None, Check::OneOf(&["false"])),
+];
+
+enum Check {
+    Range(i64, i64),
+    OneOf(&'static [&'static str]),
+}
+
+impl Check {
+    fn holds(&self, value: &str) -> bool {
+        match self {
+            Self::Range(low, high) => {
+                value.parse::<i64>().is_ok_and(|n| (*low..=*high).contains(&n))
+            }
+            Self::OneOf(values) => values.contains(&value),
+        }
+    }
+}
+
+impl TopicConfig {
+    /// Checks names and values.
+    ///
+    /// # Errors
+    /// What is wrong, for the answer's error message.
+    pub(crate) fn new(given: BTreeMap<String, String>) -> Result<Self, String> {
+        for (name, value) in &given {
+            let Some((_, _, check)) = SETTINGS.iter().find(|(known, ..)| known == name) else {
+                return Err(format!("Unknown topic config name: {name}"));
+            };
+            if !check.holds(value) {
+                return Err(format!("Invalid value {value} for configuration {name}"));
+            }
+        }
+        Ok(Self { given })
+    }
+
+    pub(crate) fn given(&self) -> &BTreeMap<String, String> {
+        &self.given
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        self.given.get(name)?.parse().ok()
+    }
+
+    pub(crate) fn min_insync_replicas(&self, cluster: &ClusterConfig) -> usize {
+        let default = i64::from(cluster.min_insync_replicas);
+        usize::try_from(self.number("min.insync.replicas").unwrap_or(default)).unwrap_or(1)
+    }
+
+    pub(crate) fn log_config(&self, cluster: &ClusterConfig) -> LogConfig {
+        let defaults = LogConfig::default();
+        let unsigned = |name| self.number(name).and_then(|n| u64::try_from(n).ok());
+        let timestamp_type = match self.given.get("message.timestamp.type").map(String::as_str) {
+            Some("LogAppendTime") => TimestampType::LogAppendTime,
+            Some(_) => TimestampType::CreateTime,
+            None => cluster.log_message_timestamp_type,
+        };
+        LogConfig {
+            segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
+            index_interval_bytes: unsigned("index.interval.bytes")
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(defaults.index_interval_bytes),
+            retention_bytes: unsigned("retention.bytes"),
+            retention_ms: self
+                .number("retention.ms")
+                .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms)),
+            max_message_bytes: unsigned("max.message.bytes")
+                .map_or(cluster.message_max_bytes, |n| n as usize),
+            timestamp_type,
+            timestamp_after_max_ms: self
+                .number("message.timestamp.after.max.ms")
+                .or(defaults.timestamp_after_max_ms),
+            flush_each: self
+                .number("flush.messages")
+                .map_or(cluster.log_flush_each, |messages| messages == 1),
+            ..defaults
+        }
+    }
+
+    /// Every setting with its value and the number of its source.
+    pub(crate) fn describe(&self, cluster: &ClusterConfig) -> Vec<(&'static str, String, i8)> {
+        let defaults = ClusterConfig::default();
+        let value_of = |config: &ClusterConfig, name: &str| {
+            config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
+        };
+        let built_in = |name: &str| match name {
+            "cleanup.policy" => "delete",
+            "compression.type" => "producer",
+            "index.interval.bytes" => "4096",
+            "message.timestamp.after.max.ms" => "3600000",
+            "retention.bytes" => "-1",
+            "retention.ms" => "604800000",
+            "unclean.leader.election.enable" => "false",
+            _ => "9223372036854775807",
+        };
+        SETTINGS
+            .iter()
+            .map(|(name, broker_name, _)| {
+                if let Some(value) = self.given.get(*name) {
+                    return (*name, value.clone(), SOURCE_TOPIC);
+                }
+                match broker_name.and_then(|name| value_of(cluster, name)) {
+                    Some(value) => {
+                        let default = broker_name.and_then(|name| value_of(&defaults, name));
+                        let source = if default.as_ref() == Some(&value) {
+                            SOURCE_DEFAULT
+                        } else {
+                            SOURCE_STATIC
+                        };
+                        (*name, value, source)
+                    }
+                    None => (*name, built_in(name).into(), SOURCE_DEFAULT),
+                }
+            })
+            .collect()
+    }
+}
