@@ -1,0 +1,371 @@
+//! Judges a history: what Curtail promises about acknowledged, failed and repeated records, and nothing else.
+//!
+//! Pure: it knows neither the network nor the client, so that hand-made histories test it.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use crate::history::{History, Outcome, ReadBack, RecordId, Sent};
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// An acknowledged record is nowhere.
+    Lost {
+        /// The record.
+        id: RecordId,
+        /// Partition and offset it was acknowledged at.
+        acknowledged: (i32, Option<i64>),
+    },
+    /// An acknowledged record is in the log, but not where the acknowledgement said.
+    Misplaced {
+        /// The record.
+        id: RecordId,
+        /// Partition and offset it was acknowledged at.
+        acknowledged: (i32, Option<i64>),
+        /// Where it is.
+        found: (i32, i64),
+    },
+    /// A record is in the log more than once.
+    Duplicated {
+        /// The record.
+        id: RecordId,
+        /// Partition and offset of each copy.
+        copies: Vec<(i32, i64)>,
+    },
+    /// Two records of one producer are in a partition in another order than they were sent.
+    Reordered {
+        /// Partition.
+        partition: i32,
+        /// The record sent first, and its offset.
+        first: (RecordId, i64),
+        /// The record sent later, and its lower offset.
+        later: (RecordId, i64),
+    },
+    /// A record is in the log though the client said it certainly is not.
+    WrittenAfterAll {
+        /// The record.
+        id: RecordId,
+        /// What the client said.
+        error: String,
+        /// Partition and offset.
+        found: (i32, i64),
+    },
+    /// A record was acknowledged at an offset that is not above one acknowledged before it was sent.
+    OffsetRegression {
+        /// The record.
+        id: RecordId,
+        /// Partition.
+        partition: i32,
+        /// Its offset.
+        offset: i64,
+        /// An offset of the partition acknowledged before.
+        before: i64,
+    },
+    /// A partition has a record that no producer sent, or one that was sent to no such place.
+    Unknown {
+        /// Partition and offset.
+        found: (i32, i64),
+    },
+    /// Offsets read from a partition do not ascend.
+    ReadOutOfOrder {
+        /// Partition.
+        partition: i32,
+        /// Offset read first.
+        before: i64,
+        /// Offset read right after it.
+        after: i64,
+    },
+    /// The consumer was given something else than what comes next in the log: it skipped, repeated or made up a record.
+    ConsumedDiffers {
+        /// Partition.
+        partition: i32,
+        /// What it was given, and at which offset; nothing if it stopped early.
+        given: Option<(i64, Option<RecordId>)>,
+        /// What came next in the log.
+        next: Option<(i64, Option<RecordId>)>,
+    },
+    /// Two replicas of a partition differ though nothing is going on any more.
+    ReplicasDiffer {
+        /// Partition.
+        partition: i32,
+        /// The brokers compared.
+        brokers: (i32, i32),
+        /// First offset at which they differ.
+        offset: i64,
+    },
+    /// A record had no outcome when every limit was over.
+    NoOutcome {
+        /// The record.
+        id: RecordId,
+    },
+    /// The run did not end within its limits.
+    Hang {
+        /// What was outstanding.
+        outstanding: String,
+    },
+    /// The run itself failed.
+    Broken {
+        /// How.
+        error: String,
+    },
+}
+
+impl Violation {
+    /// Name of the kind, for counting.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Lost { .. } => "lost",
+            Self::Misplaced { .. } => "misplaced",
+            Self::Duplicated { .. } => "duplicated",
+            Self::Reordered { .. } => "reordered",
+            Self::WrittenAfterAll { .. } => "written-after-all",
+            Self::OffsetRegression { .. } => "offset-regression",
+            Self::Unknown { .. } => "unknown-record",
+            Self::ReadOutOfOrder { .. } => "read-out-of-order",
+            Self::ConsumedDiffers { .. } => "consumed-differs",
+            Self::ReplicasDiffer { .. } => "replicas-differ",
+            Self::NoOutcome { .. } => "no-outcome",
+            Self::Hang { .. } => "hang",
+            Self::Broken { .. } => "broken",
+        }
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.producer, self.number)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.kind())?;
+        match self {
+            Self::Lost { id, acknowledged: (partition, offset) } => {
+                write!(
+                    f,
+                    "record {id}, acknowledged in partition {partition} at {offset:?}, is not in the log"
+                )
+            }
+            Self::Misplaced { id, acknowledged: (partition, offset), found } => {
+                write!(
+                    f,
+                    "record {id}, acknowledged in partition {partition} at {offset:?}, is at {found:?}"
+                )
+            }
+            Self::Duplicated { id, copies } => write!(f, "record {id} is at {copies:?}"),
+            Self::Reordered { partition, first, later } => write!(
+                f,
+                "in partition {partition} record {} is at {}, but {}, sent later, at {}",
+                first.0, first.1, later.0, later.1
+            ),
+            Self::WrittenAfterAll { id, error, found } => {
+                write!(f, "record {id} is at {found:?} though the client said: {error}")
+            }
+            Self::OffsetRegression { id, partition, offset, before } => write!(
+                f,
+                "record {id} was acknowledged in partition {partition} at {offset}, \
+                 and {before} before it was sent"
+            ),
+            Self::Unknown { found } => write!(f, "nobody sent what is at {found:?}"),
+            Self::ReadOutOfOrder { partition, before, after } => {
+                write!(f, "partition {partition} returned offset {after} after {before}")
+            }
+            Self::ConsumedDiffers { partition, given, next } => {
+                write!(
+                    f,
+                    "from partition {partition} the consumer was given {given:?} where {next:?} came next"
+                )
+            }
+            Self::ReplicasDiffer { partition, brokers, offset } => {
+                write!(
+                    f,
+                    "partition {partition} differs on brokers {brokers:?} from offset {offset}"
+                )
+            }
+            Self::NoOutcome { id } => write!(f, "record {id} has no outcome"),
+            Self::Hang { outstanding } => write!(f, "{outstanding}"),
+            Self::Broken { error } => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Every broken promise in a history, in a fixed order.
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut found: BTreeMap<RecordId, Vec<(i32, i64)>> = BTreeMap::new();
+    let known: BTreeSet<RecordId> = history.sent.iter().map(|sent| sent.id).collect();
+    let mut violations = Vec::new();
+    for ReadBack { partition, offset, id } in &history.read {
+        match id.filter(|id| known.contains(id)) {
+            Some(id) => found.entry(id).or_default().push((*partition, *offset)),
+            None => violations.push(Violation::Unknown { found: (*partition, *offset) }),
+        }
+    }
+    for (id, copies) in found.iter().filter(|(_, copies)| copies.len() > 1) {
+        violations.push(Violation::Duplicated { id: *id, copies: copies.clone() });
+    }
+    violations.extend(
+        history
+            .sent
+            .iter()
+            .filter_map(|sent| check_outcome(sent, found.get(&sent.id).map_or(&[], Vec::as_slice))),
+    );
+    violations.extend(check_read_order(&history.read));
+    violations.extend(check_producer_order(&found));
+    violations.extend(check_offsets_advance(&history.sent));
+    violations.extend(check_consumed(history));
+    violations.extend(check_replicas(history));
+    violations
+}
+
+/// What the client said against where the record is.
+fn check_outcome(sent: &Sent, copies: &[(i32, i64)]) -> Option<Violation> {
+    let id = sent.id;
+    match &sent.outcome {
+        Outcome::Acknowledged { partition, offset, .. } => {
+            let acknowledged = (*partition, *offset);
+            let fits = |(at, of): &(i32, i64)| at == partition && offset.is_none_or(|o| o == *of);
+            match copies.first() {
+                None => Some(Violation::Lost { id, acknowledged }),
+                Some(_) if copies.iter().any(fits) => None,
+                Some(&found) => Some(Violation::Misplaced { id, acknowledged, found }),
+            }
+        }
+        Outcome::NotWritten { error } => copies.first().map(|&found| Violation::WrittenAfterAll {
+            id,
+            error: error.clone(),
+            found,
+        }),
+        Outcome::MaybeWritten { .. } => None,
+        Outcome::Pending => Some(Violation::NoOutcome { id }),
+    }
+}
+
+fn check_read_order(read: &[ReadBack]) -> Vec<Violation> {
+    let mut last: BTreeMap<i32, i64> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for &ReadBack { partition, offset, .. } in read {
+        if let Some(before) = last.insert(partition, offset)
+            && before >= offset
+        {
+            violations.push(Violation::ReadOutOfOrder { partition, before, after: offset });
+        }
+    }
+    violations
+}
+
+/// Records of a producer lie in each partition in the order of their sends. A record with several copies counts
+/// where it is first: the others are reported as such.
+fn check_producer_order(found: &BTreeMap<RecordId, Vec<(i32, i64)>>) -> Vec<Violation> {
+    let mut last: BTreeMap<(u32, i32), (RecordId, i64)> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for (id, copies) in found {
+        let Some(&(partition, offset)) = copies.iter().min_by_key(|(_, offset)| *offset) else {
+            continue;
+        };
+        let last = last.entry((id.producer, partition)).or_insert((*id, offset));
+        if last.1 > offset {
+            violations.push(Violation::Reordered { partition, first: *last, later: (*id, offset) });
+        } else {
+            *last = (*id, offset);
+        }
+    }
+    violations
+}
+
+/// An acknowledged offset is above every offset of the partition that was acknowledged before the send began.
+fn check_offsets_advance(sent: &[Sent]) -> Vec<Violation> {
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        // At the same time, the send counts as begun before the acknowledgement came: that proves less.
+        Begin(usize),
+        Acknowledged(usize),
+    }
+    let mut events: Vec<(Duration, Event)> = Vec::new();
+    for (index, record) in sent.iter().enumerate() {
+        if let Outcome::Acknowledged { at, offset: Some(_), .. } = record.outcome {
+            events.push((record.at, Event::Begin(index)));
+            events.push((at, Event::Acknowledged(index)));
+        }
+    }
+    events.sort();
+    let mut highest: BTreeMap<i32, i64> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for (_, event) in events {
+        let (Event::Begin(index) | Event::Acknowledged(index)) = event;
+        let Outcome::Acknowledged { partition, offset: Some(offset), .. } = sent[index].outcome
+        else {
+            continue;
+        };
+        let highest = highest.entry(partition).or_insert(-1);
+        match event {
+            Event::Begin(_) if offset <= *highest => violations.push(Violation::OffsetRegression {
+                id: sent[index].id,
+                partition,
+                offset,
+                before: *highest,
+            }),
+            Event::Begin(_) => {}
+            Event::Acknowledged(_) => *highest = offset.max(*highest),
+        }
+    }
+    violations
+}
+
+/// What is committed stays as it is: a consumer that starts at the beginning is given each partition's log, record for
+/// record, whatever happens meanwhile.
+fn check_consumed(history: &History) -> Vec<Violation> {
+    type Log = BTreeMap<i32, Vec<(i64, Option<RecordId>)>>;
+    let by_partition = |records: &[ReadBack]| -> Log {
+        let mut logs = Log::new();
+        for record in records {
+            logs.entry(record.partition).or_default().push((record.offset, record.id));
+        }
+        logs
+    };
+    let (log, given) = (by_partition(&history.read), by_partition(&history.consumed));
+    let partitions: BTreeSet<i32> = log.keys().chain(given.keys()).copied().collect();
+    let empty = Vec::new();
+    let differs = |partition| {
+        let log = log.get(&partition).unwrap_or(&empty);
+        let given = given.get(&partition).unwrap_or(&empty);
+        let at = (0..log.len().max(given.len())).find(|&at| log.get(at) != given.get(at))?;
+        let (given, next) = (given.get(at).copied(), log.get(at).copied());
+        Some(Violation::ConsumedDiffers { partition, given, next })
+    };
+    partitions.into_iter().filter_map(differs).collect()
+}
+
+/// At rest, every replica of a partition has the same batches.
+fn check_replicas(history: &History) -> Vec<Violation> {
+    let mut first: BTreeMap<i32, &crate::history::ReplicaLog> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for log in &history.replicas {
+        let reference = *first.entry(log.partition).or_insert(log);
+        let differs = reference
+            .batches
+            .iter()
+            .zip(&log.batches)
+            .find(|(a, b)| a != b)
+            .map(|(a, b)| a.0.min(b.0))
+            .or_else(|| {
+                (reference.end_offset != log.end_offset)
+                    .then(|| reference.end_offset.min(log.end_offset))
+            });
+        if let Some(offset) = differs {
+            violations.push(Violation::ReplicasDiffer {
+                partition: log.partition,
+                brokers: (reference.broker, log.broker),
+                offset,
+            });
+        }
+    }
+    violations
+}

@@ -1,0 +1,182 @@
+use super::*;
+use crate::history::ReplicaLog;
+
+fn id(producer: u32, number: u32) -> RecordId {
+    RecordId { producer, number }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A record sent at `at` and acknowledged 10 ms later.
+fn acknowledged(number: u32, at: u64, partition: i32, offset: i64) -> Sent {
+    let outcome = Outcome::Acknowledged { at: ms(at + 10), partition, offset: Some(offset) };
+    Sent { id: id(1, number), at: ms(at), outcome }
+}
+
+fn failed(number: u32, outcome: Outcome) -> Sent {
+    Sent { id: id(1, number), at: ms(0), outcome }
+}
+
+fn read(number: u32, partition: i32, offset: i64) -> ReadBack {
+    ReadBack { partition, offset, id: Some(id(1, number)) }
+}
+
+/// With a consumer that was given what is in the log.
+fn judge(sent: Vec<Sent>, read: Vec<ReadBack>) -> Vec<Violation> {
+    check(&History { sent, consumed: read.clone(), read, replicas: Vec::new() })
+}
+
+fn kinds(violations: &[Violation]) -> Vec<&'static str> {
+    violations.iter().map(Violation::kind).collect()
+}
+
+#[test]
+fn a_sound_history_has_no_violation() {
+    let unknown_offset = Outcome::Acknowledged { at: ms(5), partition: 1, offset: None };
+    let sent = vec![
+        acknowledged(0, 0, 0, 0),
+        acknowledged(1, 20, 0, 1),
+        failed(2, Outcome::NotWritten { error: "expired".into() }),
+        failed(3, Outcome::MaybeWritten { error: "no answer".into() }),
+        failed(4, Outcome::MaybeWritten { error: "no answer".into() }),
+        failed(5, unknown_offset),
+    ];
+    let read = vec![read(0, 0, 0), read(1, 0, 1), read(3, 1, 0), read(5, 1, 1)];
+    assert_eq!(judge(sent, read), []);
+}
+
+#[test]
+fn an_acknowledged_record_that_is_absent_is_lost() {
+    let violations = judge(vec![acknowledged(0, 0, 2, 7)], vec![]);
+    assert_eq!(violations, [Violation::Lost { id: id(1, 0), acknowledged: (2, Some(7)) }]);
+}
+
+#[test]
+fn an_acknowledged_record_elsewhere_is_misplaced() {
+    for elsewhere in [(2, 8), (1, 7)] {
+        let violations =
+            judge(vec![acknowledged(0, 0, 2, 7)], vec![read(0, elsewhere.0, elsewhere.1)]);
+        let expected =
+            Violation::Misplaced { id: id(1, 0), acknowledged: (2, Some(7)), found: elsewhere };
+        assert_eq!(violations, [expected]);
+    }
+}
+
+#[test]
+fn a_record_read_twice_is_duplicated_whatever_its_outcome() {
+    let outcomes = [
+        Outcome::Acknowledged { at: ms(1), partition: 0, offset: Some(3) },
+        Outcome::MaybeWritten { error: String::new() },
+    ];
+    for outcome in outcomes {
+        let violations = judge(vec![failed(0, outcome)], vec![read(0, 0, 3), read(0, 0, 4)]);
+        let expected = Violation::Duplicated { id: id(1, 0), copies: vec![(0, 3), (0, 4)] };
+        assert_eq!(violations, [expected]);
+    }
+}
+
+#[test]
+fn records_of_a_producer_in_another_order_are_reordered() {
+    let sent = vec![acknowledged(0, 0, 0, 1), acknowledged(1, 0, 0, 0)];
+    let violations = judge(sent, vec![read(1, 0, 0), read(0, 0, 1)]);
+    assert_eq!(kinds(&violations), ["reordered"]);
+}
+
+#[test]
+fn records_of_other_producers_and_partitions_have_no_order() {
+    let mut other = acknowledged(1, 0, 0, 0);
+    other.id.producer = 2;
+    let sent = vec![acknowledged(0, 0, 0, 1), acknowledged(1, 0, 1, 0), other];
+    let from_other = ReadBack { partition: 0, offset: 0, id: Some(id(2, 1)) };
+    assert_eq!(judge(sent, vec![from_other, read(0, 0, 1), read(1, 1, 0)]), []);
+}
+
+#[test]
+fn a_record_said_not_to_be_written_must_not_be_there() {
+    let sent = vec![failed(0, Outcome::NotWritten { error: "expired".into() })];
+    let violations = judge(sent, vec![read(0, 0, 0)]);
+    assert_eq!(kinds(&violations), ["written-after-all"]);
+}
+
+#[test]
+fn an_offset_below_one_acknowledged_before_the_send_is_a_regression() {
+    let sent = vec![acknowledged(0, 0, 0, 5), acknowledged(1, 11, 0, 4)];
+    let violations = judge(sent, vec![read(1, 0, 4), read(0, 0, 5)]);
+    assert!(kinds(&violations).contains(&"offset-regression"), "{violations:?}");
+}
+
+#[test]
+fn sends_that_overlap_may_be_acknowledged_in_any_order() {
+    let mut other = acknowledged(0, 5, 0, 4);
+    other.id.producer = 2;
+    let sent = vec![acknowledged(0, 0, 0, 5), other];
+    let from_other = ReadBack { partition: 0, offset: 4, id: Some(id(2, 0)) };
+    assert_eq!(judge(sent, vec![from_other, read(0, 0, 5)]), []);
+}
+
+#[test]
+fn a_record_that_nobody_sent_is_unknown() {
+    let stranger = ReadBack { partition: 0, offset: 0, id: None };
+    let violations = judge(vec![], vec![stranger, read(9, 0, 1)]);
+    assert_eq!(kinds(&violations), ["unknown-record", "unknown-record"]);
+}
+
+#[test]
+fn offsets_that_do_not_ascend_are_reported() {
+    let sent = vec![acknowledged(0, 0, 0, 0), acknowledged(1, 0, 0, 1)];
+    let violations = judge(sent, vec![read(1, 0, 1), read(0, 0, 0)]);
+    assert_eq!(kinds(&violations), ["read-out-of-order"]);
+}
+
+#[test]
+fn a_record_without_an_outcome_is_reported() {
+    assert_eq!(kinds(&judge(vec![failed(0, Outcome::Pending)], vec![])), ["no-outcome"]);
+}
+
+#[test]
+fn a_consumer_that_skips_repeats_or_stops_early_is_reported() {
+    let sent: Vec<Sent> = (0..3).map(|n| acknowledged(n, 0, 0, i64::from(n))).collect();
+    let log: Vec<ReadBack> = (0..3).map(|n| read(n, 0, i64::from(n))).collect();
+    let consumed = [
+        (vec![log[0], log[2]], Some((2, log[2].id)), Some((1, log[1].id))),
+        (vec![log[0], log[0], log[1], log[2]], Some((0, log[0].id)), Some((1, log[1].id))),
+        (vec![log[0], log[1]], None, Some((2, log[2].id))),
+        (vec![], None, Some((0, log[0].id))),
+    ];
+    for (consumed, given, next) in consumed {
+        let history =
+            History { sent: sent.clone(), read: log.clone(), consumed, replicas: Vec::new() };
+        assert_eq!(check(&history), [Violation::ConsumedDiffers { partition: 0, given, next }]);
+    }
+}
+
+fn replica(broker: i32, batches: &[(i64, u64)], end_offset: i64) -> ReplicaLog {
+    ReplicaLog { broker, partition: 0, batches: batches.to_vec(), end_offset }
+}
+
+fn judge_replicas(replicas: Vec<ReplicaLog>) -> Vec<Violation> {
+    check(&History { replicas, ..History::default() })
+}
+
+#[test]
+fn replicas_with_the_same_batches_agree() {
+    let log = [(0, 11), (3, 12)];
+    assert_eq!(judge_replicas(vec![replica(1, &log, 5), replica(2, &log, 5)]), []);
+}
+
+#[test]
+fn replicas_with_other_content_or_length_differ() {
+    let reference = replica(1, &[(0, 11), (3, 12)], 5);
+    let others = [
+        (replica(2, &[(0, 11), (3, 99)], 5), 3),
+        (replica(2, &[(0, 11)], 3), 3),
+        (replica(2, &[(0, 11), (2, 12)], 5), 2),
+    ];
+    for (other, offset) in others {
+        let violations = judge_replicas(vec![reference.clone(), other]);
+        let expected = Violation::ReplicasDiffer { partition: 0, brokers: (1, 2), offset };
+        assert_eq!(violations, [expected]);
+    }
+}

@@ -1,0 +1,18 @@
+//! Deterministic simulation: the real client and the real embedded cluster on virtual time and a virtual network.
+//!
+//! A seed decides everything ([`Plan::from_seed`]): latencies, the workload, and the faults that hit it. [`run()`] carries
+//! a plan out and judges what happened ([`checker`]). The same seed gives the same run, down to every byte sent, which
+//! [`Report::hash`] proves; a seed that fails is replayed by its number alone.
+
+pub mod checker;
+pub mod history;
+pub mod net;
+mod payload;
+pub mod plan;
+mod readback;
+mod run;
+pub mod trace;
+
+pub use curtail_cluster::Plant;
+pub use plan::Plan;
+pub use run::{Counts, Report, run};

@@ -1,0 +1,77 @@
+//! Runs seeds of the simulation by hand.
+#![expect(clippy::print_stdout, reason = "a command line tool")]
+
+use std::process::ExitCode;
+
+use curtail_sim::{Plan, Plant, run, trace::Keep};
+
+const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--trace] [--plan] \
+                     [--plant ack-before-replication|no-sequence-check|no-truncation]";
+
+struct Options {
+    seed: u64,
+    count: u64,
+    keep: Keep,
+    show_plan: bool,
+    plant: Option<Plant>,
+}
+
+fn parse() -> Result<Options, String> {
+    let mut options =
+        Options { seed: 0, count: 1, keep: Keep::Tail, show_plan: false, plant: None };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+        let number = |text: String| text.parse().map_err(|_| format!("'{text}' is not a number"));
+        match arg.as_str() {
+            "--seed" => options.seed = number(value()?)?,
+            "--count" => options.count = number(value()?)?,
+            "--trace" => options.keep = Keep::All,
+            "--plan" => options.show_plan = true,
+            "--plant" => {
+                options.plant = Some(match value()?.as_str() {
+                    "ack-before-replication" => Plant::AckBeforeReplication,
+                    "no-sequence-check" => Plant::NoSequenceCheck,
+                    "no-truncation" => Plant::NoTruncation,
+                    other => return Err(format!("there is no plant '{other}'\n{USAGE}")),
+                });
+            }
+            _ => return Err(format!("unknown argument '{arg}'\n{USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match parse() {
+        Ok(options) => options,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut failed = 0;
+    for seed in options.seed..options.seed + options.count {
+        let mut plan = Plan::from_seed(seed);
+        plan.plant = options.plant;
+        if options.show_plan {
+            println!("{plan:#?}");
+        }
+        let report = run(&plan, options.keep);
+        if options.keep == Keep::All {
+            report.trace.iter().for_each(|line| println!("{line}"));
+        }
+        println!(
+            "seed {seed}: {:?}, hash {:016x}, {:?}, {} violations",
+            report.elapsed,
+            report.hash,
+            report.counts,
+            report.violations.len()
+        );
+        if !report.violations.is_empty() {
+            failed += 1;
+            println!("{}", report.describe());
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

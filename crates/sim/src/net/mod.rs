@@ -1,0 +1,98 @@
+//! The virtual network behind [`curtail_net`]'s seam.
+//!
+//! Messages travel on turmoil's hosts and links, with latencies from the seed. What turmoil does not have is added
+//! here: writes that take only a part, names that do not exist, and connections that die because their link has
+//! been silent for longer than `TCP_USER_TIMEOUT`.
+
+mod fabric;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use fabric::Fabric;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use curtail_net::{BoxFuture, Entropy, Env, Listener, Net, Socket, SocketOptions, WallClock};
+use socket::{SimListener, SimSocket};
+use std::sync::Arc;
+
+/// The network as one host of the simulation sees it. Usable only on that host.
+#[derive(Clone, Debug)]
+pub struct TurmoilNet {
+    fabric: Fabric,
+    host: Arc<str>,
+}
+
+impl TurmoilNet {
+    /// The network of `host`, which must be a name that the fabric knows.
+    pub fn new(fabric: &Fabric, host: &str) -> Self {
+        Self { fabric: fabric.clone(), host: host.into() }
+    }
+}
+
+impl Net for TurmoilNet {
+    fn resolve<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move {
+            let ip = match host.parse::<IpAddr>() {
+                Ok(ip) => Some(ip),
+                Err(_) => self.fabric.lookup(host),
+            };
+            match ip {
+                Some(ip) => Ok(vec![SocketAddr::new(ip, port)]),
+                None => Err(io::Error::new(io::ErrorKind::NotFound, "there is no such host")),
+            }
+        })
+    }
+
+    fn connect(
+        &self,
+        addr: SocketAddr,
+        _: SocketOptions,
+    ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            self.fabric.trace().event(&self.host, format_args!("connect {addr}"));
+            let stream = turmoil::net::TcpStream::connect(addr).await;
+            let outcome = stream.as_ref().err();
+            self.fabric.trace().event(&self.host, format_args!("connected {addr} {outcome:?}"));
+            let socket = SimSocket::new(stream?, &self.fabric, &self.host)?;
+            Ok(Box::new(socket) as Box<dyn Socket>)
+        })
+    }
+
+    fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            // A virtual host listens on all its addresses or none.
+            let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), addr.port());
+            let listener = turmoil::net::TcpListener::bind(any).await?;
+            let listener = SimListener::new(listener, self.fabric.clone(), self.host.clone());
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+}
+
+/// Wall-clock time that starts at a fixed date and moves with virtual time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimClock;
+
+/// 2026-01-01T00:00:00Z.
+pub(crate) const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+impl WallClock for SimClock {
+    fn now_ms(&self) -> i64 {
+        (EPOCH + crate::trace::now()).as_millis() as i64
+    }
+}
+
+/// What a client or a broker on `host` takes from outside. `entropy` should be a fork of its own.
+pub fn env(fabric: &Fabric, host: &str, entropy: Entropy) -> Env {
+    Env { net: Arc::new(TurmoilNet::new(fabric, host)), wall: Arc::new(SimClock), entropy }
+}

@@ -1,0 +1,48 @@
+//! What the records of the workload look like.
+
+use crate::history::RecordId;
+
+/// The value of a record: its id, and filler that only this id has, so that a damaged value is noticed.
+pub(crate) fn value(id: RecordId) -> Vec<u8> {
+    let mut value = format!("{}/{} ", id.producer, id.number).into_bytes();
+    let mut state = u64::from(id.producer) << 32 | u64::from(id.number);
+    let len = (mix(&mut state) % 200) as usize;
+    value.extend((0..len).map(|_| mix(&mut state) as u8));
+    value
+}
+
+/// Whose value it is; `None` unless every byte is as [`value`] makes it.
+pub(crate) fn id_of(bytes: &[u8]) -> Option<RecordId> {
+    let head = bytes.split(|&b| b == b' ').next()?;
+    let (producer, number) = std::str::from_utf8(head).ok()?.split_once('/')?;
+    let id = RecordId { producer: producer.parse().ok()?, number: number.parse().ok()? };
+    (value(id) == bytes).then_some(id)
+}
+
+/// One step of splitmix64.
+fn mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_names_its_record_and_a_damaged_one_nobody() {
+        for number in 0..50 {
+            let id = RecordId { producer: 3, number };
+            let mut bytes = value(id);
+            assert_eq!(id_of(&bytes), Some(id));
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            assert_eq!(id_of(&bytes), None);
+        }
+        assert_eq!(id_of(b"hello"), None);
+        assert_eq!(id_of(b""), None);
+    }
+}

@@ -1,0 +1,300 @@
+//! What a seed means: the network, the workload and the faults of one run. Pure.
+
+use std::time::Duration;
+
+use curtail_cluster::Plant;
+use curtail_net::Entropy;
+
+/// Brokers of every simulated cluster.
+pub const BROKERS: i32 = 3;
+
+/// Everything that is decided before a run begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed it comes from; the run draws from it too.
+    pub seed: u64,
+    /// Shortest and longest time a message is under way.
+    pub latency: (Duration, Duration),
+    /// One in this many writes is taken only in part; 0 for none.
+    pub short_writes: u64,
+    /// Partitions of the topic.
+    pub partitions: i32,
+    /// `segment.bytes` of the brokers' logs.
+    pub segment_bytes: u64,
+    /// The producers.
+    pub producers: Vec<ProducerPlan>,
+    /// The faults, by time of beginning.
+    pub faults: Vec<Fault>,
+    /// A bug to plant in the brokers.
+    pub plant: Option<Plant>,
+}
+
+/// One producer's settings and what it sends.
+#[derive(Clone, Debug)]
+pub struct ProducerPlan {
+    /// Records to send.
+    pub records: u32,
+    /// Mean pause between two sends.
+    pub pause: Duration,
+    /// Of 100 records, how many have a key.
+    pub keyed: u64,
+    /// `linger.ms`.
+    pub linger: Duration,
+    /// `batch.size` in bytes.
+    pub batch_size: usize,
+    /// `max.in.flight.requests.per.connection`.
+    pub max_in_flight: usize,
+    /// `request.timeout.ms`.
+    pub request_timeout: Duration,
+    /// `delivery.timeout.ms`.
+    pub delivery_timeout: Duration,
+}
+
+/// One fault: it begins, and some time later it is undone.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// When it begins, counted from the start of the workload.
+    pub at: Duration,
+    /// How long it lasts.
+    pub lasts: Duration,
+    /// What happens.
+    pub kind: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The broker's process dies and starts again.
+    Kill {
+        /// Which one.
+        broker: i32,
+        /// What becomes of what it had not synced.
+        disk: Crash,
+    },
+    /// The broker stops without closing anything, and goes on.
+    Freeze {
+        /// Which one.
+        broker: i32,
+    },
+    /// A partition is led by another replica from now on.
+    MoveLeader {
+        /// Which one.
+        partition: i32,
+        /// The new leader, if it is in sync.
+        to: i32,
+    },
+    /// Metadata reaches the broker late.
+    LateMetadata {
+        /// Which one.
+        broker: i32,
+        /// How late.
+        by: Duration,
+    },
+    /// Metadata does not reach the broker.
+    FrozenMetadata {
+        /// Which one.
+        broker: i32,
+    },
+    /// The broker's answers to one API are held back.
+    SlowAnswers {
+        /// Which one.
+        broker: i32,
+        /// Key of the API: 0 for Produce, 1 for Fetch, 3 for Metadata.
+        api: i16,
+        /// How long each is held back.
+        by: Duration,
+    },
+    /// A link carries nothing. Connections over it fail after two seconds; before that, nothing is lost.
+    Silence {
+        /// One end.
+        between: Host,
+        /// The other end.
+        and: Host,
+    },
+    /// A link loses everything in one direction.
+    OneWay {
+        /// Whose messages are lost.
+        from: Host,
+        /// Whom they do not reach.
+        to: Host,
+    },
+}
+
+/// What a crash does to a broker's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The operating system survives and has everything the broker wrote.
+    KeepsAll,
+    /// The machine dies: what was not synced is lost in part. Done only while every partition has all its replicas
+    /// in sync; otherwise Kafka itself, which does not sync before it acknowledges, would lose records.
+    LosesUnsynced,
+}
+
+/// A host of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// A broker, by its id.
+    Broker(i32),
+    /// The host of the producers.
+    Clients,
+}
+
+impl Host {
+    /// Its name on the network.
+    pub fn name(self) -> String {
+        match self {
+            Self::Broker(id) => format!("broker-{id}"),
+            Self::Clients => "clients".into(),
+        }
+    }
+}
+
+struct Dice(Entropy);
+
+impl Dice {
+    fn between(&self, low: u64, high: u64) -> u64 {
+        low + self.0.below(high - low + 1)
+    }
+
+    fn ms(&self, low: u64, high: u64) -> Duration {
+        Duration::from_millis(self.between(low, high))
+    }
+
+    fn one_of<T: Copy>(&self, choices: &[T]) -> T {
+        choices[self.0.below(choices.len() as u64) as usize]
+    }
+
+    fn broker(&self) -> i32 {
+        self.between(1, BROKERS as u64) as i32
+    }
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let dice = Dice(Entropy::from_seed(seed));
+        let slowest = dice.one_of(&[2, 5, 20, 50]);
+        let partitions = dice.between(4, 6) as i32;
+        let mut plan = Self {
+            seed,
+            latency: (dice.ms(0, 1), Duration::from_millis(slowest)),
+            short_writes: dice.one_of(&[0, 2, 10]),
+            partitions,
+            segment_bytes: dice.one_of(&[4 << 10, 32 << 10, 1 << 30]),
+            producers: (0..dice.between(1, 3)).map(|_| producer(&dice)).collect(),
+            faults: Vec::new(),
+            plant: None,
+        };
+        plan.faults = faults(&dice, plan.workload(), partitions);
+        plan
+    }
+
+    /// The same run on brokers with a bug.
+    #[must_use]
+    pub fn with_plant(mut self, plant: Plant) -> Self {
+        self.plant = Some(plant);
+        self
+    }
+
+    /// About how long the producers send.
+    pub fn workload(&self) -> Duration {
+        self.producers.iter().map(|p| p.pause * p.records).max().unwrap_or_default()
+    }
+
+    /// When every fault is over.
+    pub fn quiet_from(&self) -> Duration {
+        self.faults.iter().map(|fault| fault.at + fault.lasts).max().unwrap_or_default()
+    }
+}
+
+fn producer(dice: &Dice) -> ProducerPlan {
+    let pause = dice.one_of(&[2, 10, 30]);
+    let request_timeout = dice.ms(1500, 3000);
+    ProducerPlan {
+        records: (dice.between(3000, 6000) / pause).min(800) as u32,
+        pause: Duration::from_millis(pause),
+        keyed: dice.one_of(&[0, 50, 100]),
+        linger: dice.one_of(&[0, 0, 5, 20]).into_ms(),
+        batch_size: dice.one_of(&[256, 1024, 16 << 10]),
+        max_in_flight: dice.one_of(&[1, 2, 5, 5, 5]),
+        request_timeout,
+        delivery_timeout: request_timeout + dice.one_of(&[100, 2000, 20_000]).into_ms(),
+    }
+}
+
+trait IntoMs {
+    fn into_ms(self) -> Duration;
+}
+
+impl IntoMs for u64 {
+    fn into_ms(self) -> Duration {
+        Duration::from_millis(self)
+    }
+}
+
+fn faults(dice: &Dice, workload: Duration, partitions: i32) -> Vec<Fault> {
+    let count = dice.between(2, 8);
+    let end = workload.as_millis() as u64;
+    // Some runs have one kind of trouble often, others a mixture.
+    let only = (dice.0.below(3) == 0).then(|| dice.0.below(KINDS));
+    let mut faults: Vec<Fault> = (0..count)
+        .map(|_| {
+            let at = dice.ms(100, end.max(200));
+            let lasts = dice.one_of(&[(50, 500), (500, 2500), (2500, 5000)]);
+            let kind = only.unwrap_or_else(|| dice.0.below(KINDS));
+            Fault { at, lasts: dice.ms(lasts.0, lasts.1), kind: fault(dice, kind, partitions) }
+        })
+        .collect();
+    if dice.0.below(4) == 0 {
+        // A storm of leader moves.
+        faults.extend((0..30).map(|n| Fault {
+            at: Duration::from_millis(end / 3 + 50 * n),
+            lasts: Duration::ZERO,
+            kind: fault(dice, MOVE_LEADER, partitions),
+        }));
+    }
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
+const KINDS: u64 = 10;
+const MOVE_LEADER: u64 = 3;
+
+fn fault(dice: &Dice, kind: u64, partitions: i32) -> FaultKind {
+    let broker = dice.broker();
+    match kind {
+        0 => FaultKind::Kill { broker, disk: Crash::KeepsAll },
+        1 => FaultKind::Kill { broker, disk: Crash::LosesUnsynced },
+        2 => FaultKind::Freeze { broker },
+        MOVE_LEADER | 4 => {
+            let partition = dice.between(0, partitions as u64 - 1) as i32;
+            FaultKind::MoveLeader { partition, to: broker }
+        }
+        5 => FaultKind::LateMetadata { broker, by: dice.ms(10, 2000) },
+        6 => FaultKind::FrozenMetadata { broker },
+        7 => {
+            let api = dice.one_of(&[0, 0, 1, 3]);
+            FaultKind::SlowAnswers { broker, api, by: dice.ms(10, 3000) }
+        }
+        8 => {
+            let (between, and) = link(dice, broker);
+            FaultKind::Silence { between, and }
+        }
+        _ => {
+            let (from, to) = link(dice, broker);
+            FaultKind::OneWay { from, to }
+        }
+    }
+}
+
+/// A broker's link to another broker or to the clients, in either direction.
+fn link(dice: &Dice, broker: i32) -> (Host, Host) {
+    let other = match dice.0.below(2) {
+        0 => Host::Clients,
+        _ => Host::Broker(1 + (broker - 1 + dice.between(1, 2) as i32) % BROKERS),
+    };
+    match dice.0.below(2) {
+        0 => (Host::Broker(broker), other),
+        _ => (other, Host::Broker(broker)),
+    }
+}

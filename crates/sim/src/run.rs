@@ -1,0 +1,334 @@
+//! One run: a cluster, producers and faults on virtual hosts, and what they did.
+
+mod chaos;
+mod host;
+mod reader;
+mod workload;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use curtail_cluster::{
+    ClusterConfig, ClusterHandle, Ports, Storage,
+    disk::{Disk, MemDisk},
+};
+use curtail_net::Entropy;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    checker::{Violation, check},
+    history::{History, Outcome},
+    net::{self, EPOCH, Fabric},
+    plan::{BROKERS, Host, Plan},
+    readback,
+    trace::{Keep, LogToTrace, Trace},
+};
+use chaos::Casualties;
+use host::Switch;
+
+/// The topic of every run.
+pub(crate) const TOPIC: &str = "simulated";
+const PORT: u16 = 9092;
+/// Virtual time after which a run counts as hanging.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Real time after which a run counts as hanging, because virtual time stands still.
+const REAL_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Every broken promise.
+    pub violations: Vec<Violation>,
+    /// Hash of the trace: equal for runs of the same plan.
+    pub hash: u64,
+    /// Virtual time the run took.
+    pub elapsed: Duration,
+    /// Records sent, acknowledged, certainly not written, and perhaps written.
+    pub counts: Counts,
+    /// The end of the trace, or all of it.
+    pub trace: Vec<String>,
+}
+
+/// How the records of a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sends.
+    pub sent: usize,
+    /// Acknowledged ones.
+    pub acknowledged: usize,
+    /// Failed, and certainly not written.
+    pub not_written: usize,
+    /// Failed, and perhaps written.
+    pub maybe_written: usize,
+}
+
+impl Report {
+    /// The violations, the seed and how to see the run again.
+    pub fn describe(&self) -> String {
+        let mut text = format!("seed {}: {} violations\n", self.seed, self.violations.len());
+        for violation in self.violations.iter().take(20) {
+            text += &format!("  {violation}\n");
+        }
+        text + &format!(
+            "replay: cargo run -p curtail-sim -- --seed {} --trace\n    or: CURTAIL_SIM_SEED={} cargo test -p curtail-sim replay -- --nocapture",
+            self.seed, self.seed
+        )
+    }
+}
+
+/// What the hosts of a run share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) fabric: Fabric,
+    pub(crate) cluster: ClusterHandle,
+    pub(crate) switches: Arc<[Switch]>,
+    pub(crate) casualties: Arc<Mutex<Casualties>>,
+    pub(crate) history: Arc<Mutex<History>>,
+    /// What the run is waiting for, for the report of one that hangs.
+    pub(crate) waiting_for: Arc<Mutex<String>>,
+    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) entropy: Entropy,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Brokers start; the topic is created.
+    Starting,
+    /// Producers send, faults happen.
+    Running,
+    /// Every fault is undone.
+    Healed,
+    /// Every record has its outcome, and everything has been read back.
+    Done,
+}
+
+impl Shared {
+    pub(crate) fn note(&self, what: impl Into<String>) {
+        *self.waiting_for.lock() = what.into();
+    }
+
+    pub(crate) async fn reached(&self, stage: Stage) {
+        // The sender lives in `self`.
+        let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
+    }
+
+    pub(crate) fn switch(&self, broker: i32) -> &Switch {
+        &self.switches[broker as usize - 1]
+    }
+}
+
+/// Runs a plan on a thread of its own, and gives it up when its virtual time stands still.
+pub fn run(plan: &Plan, keep: Keep) -> Report {
+    let (done, report) = mpsc::channel();
+    let trace = Trace::new(keep);
+    let worker = {
+        let (plan, trace) = (plan.clone(), trace.clone());
+        thread::spawn(move || {
+            let log = LogToTrace(trace.clone());
+            let report = match keep {
+                Keep::All => tracing::subscriber::with_default(log, || run_here(&plan, &trace)),
+                Keep::Tail => run_here(&plan, &trace),
+            };
+            let _ = done.send(report);
+        })
+    };
+    let failed = |violation| Report {
+        seed: plan.seed,
+        violations: vec![violation],
+        hash: trace.hash(),
+        elapsed: Duration::ZERO,
+        counts: Counts::default(),
+        trace: trace.lines(),
+    };
+    match report.recv_timeout(REAL_LIMIT) {
+        Ok(report) => report,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            let outstanding =
+                format!("virtual time stands still; {REAL_LIMIT:?} of real time passed");
+            failed(Violation::Hang { outstanding })
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            let panic = worker.join().err();
+            let text = panic.as_ref().and_then(|panic| {
+                panic
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+            });
+            let error = format!("panicked: {}", text.unwrap_or_default());
+            failed(Violation::Broken { error })
+        }
+    }
+}
+
+fn run_here(plan: &Plan, trace: &Trace) -> Report {
+    let mut sim = turmoil::Builder::new()
+        .rng_seed(plan.seed)
+        .epoch(std::time::UNIX_EPOCH + EPOCH)
+        .min_message_latency(plan.latency.0)
+        .max_message_latency(plan.latency.1)
+        .simulation_duration(LIMIT)
+        .tcp_capacity(1024)
+        .build();
+    let disks: Vec<MemDisk> = (0..BROKERS).map(|_| MemDisk::new()).collect();
+    let shared = match prepare(plan, trace, &mut sim, &disks) {
+        Ok(shared) => shared,
+        Err(error) => {
+            return conclude(plan, trace, &History::default(), Some(error), Duration::ZERO);
+        }
+    };
+    start_hosts(&mut sim, &shared, &disks);
+    let outcome = sim.run();
+    let elapsed = sim.elapsed();
+    drop(sim);
+    let mut history = std::mem::take(&mut *shared.history.lock());
+    let mut broken = outcome.err().map(|error| match elapsed > LIMIT {
+        true => Violation::Hang { outstanding: outstanding(&shared, &history) },
+        false => Violation::Broken { error: error.to_string() },
+    });
+    if broken.is_none()
+        && let Err(error) = read_disks(plan, &disks, &mut history)
+    {
+        broken = Some(Violation::Broken { error });
+    }
+    conclude(plan, trace, &history, broken, elapsed)
+}
+
+fn prepare(
+    plan: &Plan,
+    trace: &Trace,
+    sim: &mut turmoil::Sim<'_>,
+    disks: &[MemDisk],
+) -> Result<Shared, Violation> {
+    let entropy = Entropy::from_seed(plan.seed ^ 0x5eed);
+    let fabric = Fabric::new(trace.clone(), entropy.fork(), plan.short_writes);
+    let mut addrs = Vec::new();
+    let mut envs = Vec::new();
+    for broker in 1..=BROKERS {
+        let name = Host::Broker(broker).name();
+        let ip = sim.lookup(name.as_str());
+        fabric.add_host(&name, ip);
+        addrs.push(SocketAddr::new(ip, PORT));
+        envs.push(net::env(&fabric, &name, entropy.fork()));
+    }
+    let disks: Vec<Arc<dyn Disk>> =
+        disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
+    let config = ClusterConfig {
+        brokers: BROKERS as u32,
+        ports: Ports::List(addrs),
+        storage: Storage::Disks(disks),
+        min_insync_replicas: 2,
+        auto_create_topics: false,
+        log_segment_bytes: plan.segment_bytes,
+        replica_lag_time_max: Duration::from_millis(1500),
+        replica_fetch_wait_max: Duration::from_millis(300),
+        replica_fetch_backoff: Duration::from_millis(100),
+        broker_session_timeout: Duration::from_millis(1500),
+        broker_heartbeat_interval: Duration::from_millis(300),
+        plant: plan.plant,
+        ..ClusterConfig::default()
+    };
+    let cluster = ClusterHandle::new(config, envs)
+        .map_err(|error| Violation::Broken { error: error.to_string() })?;
+    Ok(Shared {
+        plan: Arc::new(plan.clone()),
+        fabric,
+        cluster,
+        switches: (0..BROKERS).map(|_| Switch::default()).collect(),
+        casualties: Arc::default(),
+        history: Arc::default(),
+        waiting_for: Arc::default(),
+        stage: watch::Sender::new(Stage::Starting),
+        entropy,
+    })
+}
+
+fn start_hosts(sim: &mut turmoil::Sim<'_>, shared: &Shared, disks: &[MemDisk]) {
+    let controller = shared.cluster.controller();
+    sim.host("controller", move || {
+        let controller = controller.clone();
+        async move {
+            controller.run().await;
+            Ok(())
+        }
+    });
+    for (broker, disk) in (1..=BROKERS).zip(disks) {
+        let (shared, disk) = (shared.clone(), disk.clone());
+        sim.host(Host::Broker(broker).name(), move || {
+            host::run(shared.clone(), broker, disk.clone())
+        });
+    }
+    sim.client(Host::Clients.name(), workload::run(shared.clone()));
+    sim.client("chaos", chaos::run(shared.clone()));
+}
+
+/// What a run that does not end is waiting for.
+fn outstanding(shared: &Shared, history: &History) -> String {
+    let pending: Vec<String> = history
+        .sent
+        .iter()
+        .filter(|sent| sent.outcome == Outcome::Pending)
+        .map(|sent| sent.id.to_string())
+        .collect();
+    let first = pending.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
+    let partitions = (0..shared.plan.partitions).map(|p| {
+        let (leader, isr) = (shared.cluster.leader(TOPIC, p), shared.cluster.isr(TOPIC, p));
+        format!("{p}: leader {leader:?} isr {:?}", isr.unwrap_or_default())
+    });
+    format!(
+        "after {LIMIT:?} still {}; {} records without outcome ({first}); live brokers {:?}; partitions {:?}",
+        shared.waiting_for.lock(),
+        pending.len(),
+        shared.cluster.live_brokers(),
+        partitions.collect::<Vec<_>>(),
+    )
+}
+
+fn read_disks(plan: &Plan, disks: &[MemDisk], history: &mut History) -> Result<(), String> {
+    for partition in 0..plan.partitions {
+        for (broker, disk) in (1..=BROKERS).zip(disks) {
+            history.replicas.push(readback::on_disk(disk, broker, TOPIC, partition)?);
+        }
+    }
+    Ok(())
+}
+
+fn conclude(
+    plan: &Plan,
+    trace: &Trace,
+    history: &History,
+    broken: Option<Violation>,
+    elapsed: Duration,
+) -> Report {
+    let mut counts = Counts { sent: history.sent.len(), ..Counts::default() };
+    for sent in &history.sent {
+        match sent.outcome {
+            Outcome::Acknowledged { .. } => counts.acknowledged += 1,
+            Outcome::NotWritten { .. } => counts.not_written += 1,
+            Outcome::MaybeWritten { .. } => counts.maybe_written += 1,
+            Outcome::Pending => {}
+        }
+    }
+    // A run that broke off has read nothing back: its history proves nothing.
+    let violations = match broken {
+        Some(broken) => vec![broken],
+        None => check(history),
+    };
+    Report {
+        seed: plan.seed,
+        violations,
+        hash: trace.hash(),
+        elapsed,
+        counts,
+        trace: trace.lines(),
+    }
+}

@@ -1,0 +1,159 @@
+//! The host that makes things go wrong, and right again.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{Shared, Stage, TOPIC, host::Power};
+use crate::plan::{BROKERS, Crash, Fault, FaultKind, Host};
+
+/// How long a link may be silent before connections over it fail (`TCP_USER_TIMEOUT`).
+const USER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Starts the cluster, carries out the plan's faults and undoes them.
+pub(super) async fn run(shared: Shared) -> turmoil::Result {
+    shared.note("waiting for the brokers to start");
+    for broker in 1..=BROKERS {
+        shared.cluster.broker(broker).ok_or("no such broker")?.up().await;
+    }
+    shared.cluster.create_topic(TOPIC, shared.plan.partitions, BROKERS as i16, &[])?;
+    shared.cluster.settled().await;
+    shared.stage.send_replace(Stage::Running);
+    let mut faults = JoinSet::new();
+    for fault in shared.plan.faults.clone() {
+        let shared = shared.clone();
+        faults.spawn(async move {
+            sleep(fault.at).await;
+            inflict(&shared, &fault).await;
+        });
+    }
+    while let Some(ended) = faults.join_next().await {
+        ended?;
+    }
+    shared.fabric.trace().event("chaos", format_args!("healed"));
+    shared.stage.send_replace(Stage::Healed);
+    shared.reached(Stage::Done).await;
+    Ok(())
+}
+
+async fn inflict(shared: &Shared, fault: &Fault) {
+    let trace = shared.fabric.trace();
+    let cluster = &shared.cluster;
+    trace.event("chaos", format_args!("begin {fault:?}"));
+    match fault.kind {
+        FaultKind::Kill { broker, disk } => kill(shared, broker, disk, fault.lasts).await,
+        FaultKind::Freeze { broker } => freeze(shared, broker, fault.lasts).await,
+        FaultKind::MoveLeader { partition, to } => {
+            let moved = cluster.move_leader(TOPIC, partition, to).is_ok();
+            trace.event("chaos", format_args!("leader of {partition} moved to {to}: {moved}"));
+        }
+        FaultKind::LateMetadata { broker, by } => {
+            cluster.set_metadata_delay(broker, by);
+            sleep(fault.lasts).await;
+            cluster.set_metadata_delay(broker, Duration::ZERO);
+        }
+        FaultKind::FrozenMetadata { broker } => {
+            cluster.freeze_metadata(broker, true);
+            sleep(fault.lasts).await;
+            cluster.freeze_metadata(broker, false);
+        }
+        FaultKind::SlowAnswers { broker, api, by } => {
+            cluster.delay(Some(broker), Some(api), by);
+            sleep(fault.lasts).await;
+            cluster.delay(Some(broker), Some(api), Duration::ZERO);
+        }
+        FaultKind::Silence { between, and } => silence(shared, between, and, fault.lasts).await,
+        FaultKind::OneWay { from, to } => one_way(shared, from, to, fault.lasts).await,
+    }
+    trace.event("chaos", format_args!("end {fault:?}"));
+}
+
+/// The brokers that are down, by what brought them down.
+#[derive(Default)]
+pub(crate) struct Casualties {
+    down: BTreeSet<i32>,
+    /// One of them has lost what it had not synced. Until it is in sync again no other goes down: the controller, which
+    /// does not know yet, would keep it as the last in-sync replica, and then even Kafka loses records.
+    forgetful: bool,
+}
+
+impl Casualties {
+    /// Takes a broker down, unless that is not allowed now.
+    fn take_down(&mut self, broker: i32) -> bool {
+        !self.forgetful && self.down.insert(broker)
+    }
+}
+
+async fn freeze(shared: &Shared, broker: i32, lasts: Duration) {
+    if !shared.casualties.lock().take_down(broker) {
+        return;
+    }
+    shared.cluster.freeze(broker);
+    sleep(lasts).await;
+    shared.cluster.thaw(broker);
+    shared.casualties.lock().down.remove(&broker);
+}
+
+async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) {
+    let crash = {
+        let mut casualties = shared.casualties.lock();
+        let alone = casualties.down.is_empty();
+        if !casualties.take_down(broker) {
+            return;
+        }
+        let crash = if alone && all_in_sync(shared) { disk } else { Crash::KeepsAll };
+        casualties.forgetful = crash == Crash::LosesUnsynced;
+        crash
+    };
+    shared.fabric.trace().event("chaos", format_args!("kill {broker} {crash:?}"));
+    shared.switch(broker).set(Power::Off(crash));
+    // The process is dead for a moment at least before anything starts it again.
+    sleep(lasts.max(Duration::from_millis(20))).await;
+    shared.switch(broker).set(Power::On);
+    if crash == Crash::LosesUnsynced {
+        shared.note(format!(
+            "waiting for broker {broker}, which lost a part of its logs, to be in sync"
+        ));
+        shared.cluster.wait_until(|_| all_in_sync(shared)).await;
+    }
+    let mut casualties = shared.casualties.lock();
+    casualties.down.remove(&broker);
+    casualties.forgetful &= crash == Crash::KeepsAll;
+}
+
+fn all_in_sync(shared: &Shared) -> bool {
+    (0..shared.plan.partitions).all(|partition| {
+        shared.cluster.isr(TOPIC, partition).is_some_and(|isr| isr.len() == BROKERS as usize)
+    })
+}
+
+async fn silence(shared: &Shared, a: Host, b: Host, lasts: Duration) {
+    let (a, b) = (turmoil::lookup(a.name()), turmoil::lookup(b.name()));
+    if !shared.fabric.claim_link(a, b) {
+        return;
+    }
+    turmoil::hold(a, b);
+    sleep(lasts.min(USER_TIMEOUT)).await;
+    if lasts >= USER_TIMEOUT {
+        shared.fabric.break_connections(a, b);
+        sleep(lasts - USER_TIMEOUT).await;
+    }
+    turmoil::release(a, b);
+    shared.fabric.release_link(a, b);
+}
+
+/// What is lost is not sent again here: connections do not survive it.
+async fn one_way(shared: &Shared, from: Host, to: Host, lasts: Duration) {
+    let (from, to) = (turmoil::lookup(from.name()), turmoil::lookup(to.name()));
+    if !shared.fabric.claim_link(from, to) {
+        return;
+    }
+    turmoil::partition_oneway(from, to);
+    sleep(lasts.min(USER_TIMEOUT)).await;
+    shared.fabric.break_connections(from, to);
+    sleep(lasts.saturating_sub(USER_TIMEOUT)).await;
+    turmoil::repair_oneway(from, to);
+    // Connections made meanwhile have lost something, too.
+    shared.fabric.break_connections(from, to);
+    shared.fabric.release_link(from, to);
+}

@@ -1,0 +1,66 @@
+//! The consumer of a run: reads everything from the first record on while things go wrong.
+
+use std::time::Duration;
+
+use curtail::{Consumer, ConsumerConfig, Error, OffsetReset, TopicPartition};
+use curtail_net::Env;
+use tokio::sync::watch;
+
+use super::{Shared, TOPIC};
+use crate::{history::ReadBack, payload};
+
+/// End offsets of the partitions, once they are final.
+pub(super) type Ends = Option<Vec<i64>>;
+
+/// Reads all partitions until it is at their final ends. It has no reset policy: a position that is lost is an error.
+pub(super) async fn follow(
+    shared: Shared,
+    env: Env,
+    mut ends: watch::Receiver<Ends>,
+) -> Result<(), Error> {
+    let mut consumer = Consumer::with_env(config(&shared), &env)?;
+    let partitions: Vec<TopicPartition> =
+        (0..shared.plan.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
+    consumer.assign(partitions.iter().cloned());
+    for partition in &partitions {
+        consumer.seek(partition, 0)?;
+    }
+    let mut next = vec![0; partitions.len()];
+    loop {
+        let final_ends = ends.borrow_and_update().clone();
+        if final_ends.is_some_and(|ends| next.iter().zip(&ends).all(|(next, end)| next >= end)) {
+            consumer.close().await;
+            return Ok(());
+        }
+        let records = tokio::select! {
+            biased;
+            _ = ends.changed() => continue,
+            records = consumer.poll(Duration::from_secs(1)) => records?,
+        };
+        let mut history = shared.history.lock();
+        for record in records {
+            let id = record.value().and_then(payload::id_of);
+            let (partition, offset) = (record.partition(), record.offset());
+            shared
+                .fabric
+                .trace()
+                .event("clients", format_args!("consumed {partition} {offset} {id:?}"));
+            if let Some(next) = next.get_mut(partition as usize) {
+                *next = offset + 1;
+            }
+            history.consumed.push(ReadBack { partition, offset, id });
+        }
+    }
+}
+
+fn config(shared: &Shared) -> ConsumerConfig {
+    let ms = Duration::from_millis;
+    ConsumerConfig::new(shared.cluster.bootstrap())
+        .auto_offset_reset(OffsetReset::None)
+        .request_timeout(ms(2000))
+        .fetch_max_wait(ms(300))
+        .retry_backoff(ms(20), ms(500))
+        .reconnect_backoff(ms(20), ms(500))
+        .connection_setup_timeout(ms(1000))
+        .metadata_max_age(Duration::from_secs(10))
+}

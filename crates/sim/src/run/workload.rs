@@ -1,0 +1,180 @@
+//! The host of the producers: sends, notes every outcome, and reads everything back.
+
+use std::time::Duration;
+
+use curtail::{Delivery, Error, Producer, ProducerConfig, Record};
+use curtail_net::{Entropy, Env};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+
+use super::{Shared, Stage, TOPIC, reader};
+use crate::{
+    history::{Outcome, ReadBack, RecordId, Sent},
+    net::{self, TurmoilNet},
+    payload,
+    plan::{BROKERS, Host, ProducerPlan},
+    readback,
+    trace::now,
+};
+
+/// Different keys of a producer.
+const KEYS: u64 = 7;
+/// How long followers get to have everything the leaders have: longer than any answer is held back, and than a follower
+/// may lag and still count as in sync.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// Runs the producers, with a consumer beside them, then reads all partitions.
+pub(super) async fn run(shared: Shared) -> turmoil::Result {
+    shared.reached(Stage::Running).await;
+    let (ends, final_ends) = watch::channel(None);
+    let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
+    let consumer = tokio::spawn(reader::follow(shared.clone(), env, final_ends));
+    let mut producers = JoinSet::new();
+    for (index, plan) in shared.plan.producers.clone().into_iter().enumerate() {
+        let entropy = shared.entropy.fork();
+        let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
+        let work = Work { shared: shared.clone(), index: index as u32, plan, entropy };
+        producers.spawn(work.run(env));
+    }
+    shared.note("sending, or waiting for outcomes");
+    while let Some(ended) = producers.join_next().await {
+        ended??;
+    }
+    shared.note("waiting for the faults to end");
+    shared.reached(Stage::Healed).await;
+    shared.note("waiting for every replica to be in sync");
+    shared.cluster.wait_until(all_in_sync(&shared)).await;
+    sleep(SETTLE).await;
+    // Who lagged behind a held-back answer may have had to leave and join again.
+    shared.cluster.wait_until(all_in_sync(&shared)).await;
+    shared.note("reading back");
+    let read = read_everything(&shared).await?;
+    ends.send_replace(Some(read));
+    shared.note("waiting for the consumer to read everything");
+    consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
+    shared.stage.send_replace(Stage::Done);
+    Ok(())
+}
+
+fn all_in_sync(shared: &Shared) -> impl FnMut(&curtail_cluster::ClusterHandle) -> bool {
+    let partitions = shared.plan.partitions;
+    move |cluster| {
+        (0..partitions).all(|partition| {
+            let isr = cluster.isr(TOPIC, partition);
+            cluster.leader(TOPIC, partition).is_some()
+                && isr.is_some_and(|isr| isr.len() == BROKERS as usize)
+        })
+    }
+}
+
+/// One producer's work.
+struct Work {
+    shared: Shared,
+    index: u32,
+    plan: ProducerPlan,
+    entropy: Entropy,
+}
+
+impl Work {
+    async fn run(self, env: Env) -> Result<(), Error> {
+        let producer = Producer::with_env(self.config(), &env)?;
+        let mut outcomes = JoinSet::new();
+        for number in 0..self.plan.records {
+            let spread = 2 * self.plan.pause.as_micros() as u64;
+            sleep(Duration::from_micros(self.entropy.below(spread + 1))).await;
+            let id = RecordId { producer: self.index, number };
+            let slot = self.begin(id);
+            match self.send(&producer, id).await {
+                Ok(delivery) => {
+                    let shared = self.shared.clone();
+                    outcomes.spawn(async move { settle(&shared, slot, delivery.await) });
+                }
+                // Nothing was sent.
+                Err(error) => {
+                    note(&self.shared, slot, Outcome::NotWritten { error: error.to_string() });
+                }
+            }
+        }
+        producer.flush().await?;
+        while let Some(ended) = outcomes.join_next().await {
+            ended.map_err(|_| Error::Closed)?;
+        }
+        producer.close().await
+    }
+
+    fn config(&self) -> ProducerConfig {
+        let plan = &self.plan;
+        let ms = Duration::from_millis;
+        ProducerConfig::new(self.shared.cluster.bootstrap())
+            .client_id(format!("producer-{}", self.index))
+            .linger(plan.linger)
+            .batch_size(plan.batch_size)
+            .max_in_flight(plan.max_in_flight)
+            .request_timeout(plan.request_timeout)
+            .delivery_timeout(plan.linger + plan.delivery_timeout)
+            .retry_backoff(ms(20), ms(500))
+            .reconnect_backoff(ms(20), ms(500))
+            .connection_setup_timeout(ms(1000))
+            .metadata_max_age(Duration::from_secs(10))
+            .max_block(Duration::from_secs(20))
+    }
+
+    /// Notes the send before it happens: a record that is never heard of again counts.
+    fn begin(&self, id: RecordId) -> usize {
+        let mut history = self.shared.history.lock();
+        history.sent.push(Sent { id, at: now(), outcome: Outcome::Pending });
+        history.sent.len() - 1
+    }
+
+    async fn send(&self, producer: &Producer, id: RecordId) -> Result<Delivery, Error> {
+        let value = payload::value(id);
+        let record = Record::to(TOPIC).value(&value);
+        if self.entropy.below(100) < self.plan.keyed {
+            let key = format!("key-{}", self.entropy.below(KEYS));
+            return producer.send(record.key(&key)).await;
+        }
+        producer.send(record).await
+    }
+}
+
+fn settle(shared: &Shared, slot: usize, delivery: Result<curtail::RecordMetadata, Error>) {
+    let outcome = match delivery {
+        Ok(written) => Outcome::Acknowledged {
+            at: now(),
+            partition: written.partition,
+            offset: written.offset,
+        },
+        Err(error) => {
+            let error_text = error.to_string();
+            match error {
+                Error::NotAcknowledged { may_have_been_written: false, .. } => {
+                    Outcome::NotWritten { error: error_text }
+                }
+                _ => Outcome::MaybeWritten { error: error_text },
+            }
+        }
+    };
+    note(shared, slot, outcome);
+}
+
+fn note(shared: &Shared, slot: usize, outcome: Outcome) {
+    let mut history = shared.history.lock();
+    let sent = &mut history.sent[slot];
+    shared.fabric.trace().event(Host::Clients.name(), format_args!("{} {outcome:?}", sent.id));
+    sent.outcome = outcome;
+}
+
+/// Reads all partitions from their leaders; their end offsets.
+async fn read_everything(shared: &Shared) -> turmoil::Result<Vec<i64>> {
+    let net = TurmoilNet::new(&shared.fabric, &Host::Clients.name());
+    let mut everything: Vec<ReadBack> = Vec::new();
+    let mut ends = Vec::new();
+    for partition in 0..shared.plan.partitions {
+        let (leader, _) = shared.cluster.leader(TOPIC, partition).ok_or("no leader")?;
+        let leader = shared.cluster.broker(leader).ok_or("no such broker")?.addr();
+        let read = readback::over_the_wire(&net, leader, TOPIC, partition).await?;
+        ends.push(read.last().map_or(0, |last| last.offset + 1));
+        everything.extend(read);
+    }
+    shared.history.lock().read = everything;
+    Ok(ends)
+}

@@ -1,0 +1,36 @@
+//! Planted bugs: the checker must see each one, by its kind, within a bounded number of seeds.
+
+use std::collections::BTreeSet;
+
+use curtail_sim::{Plan, Plant, checker::Violation, run, trace::Keep};
+
+/// Seeds within which a planted bug must show.
+const SEEDS: u64 = 60;
+
+/// Runs seeds until one shows a violation of one of the `expected` kinds.
+fn must_be_caught(plant: Plant, expected: &[&str]) {
+    let mut seen = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let report = run(&Plan::from_seed(seed).with_plant(plant), Keep::Tail);
+        seen.extend(report.violations.iter().map(Violation::kind));
+        if expected.iter().any(|kind| seen.contains(kind)) {
+            return;
+        }
+    }
+    panic!("{plant:?} was not caught as {expected:?} in {SEEDS} seeds; seen: {seen:?}");
+}
+
+#[test]
+fn acknowledging_before_replication_loses_records() {
+    must_be_caught(Plant::AckBeforeReplication, &["lost"]);
+}
+
+#[test]
+fn forgetting_sequences_duplicates_records() {
+    must_be_caught(Plant::NoSequenceCheck, &["duplicated"]);
+}
+
+#[test]
+fn keeping_a_diverged_tail_makes_replicas_differ() {
+    must_be_caught(Plant::NoTruncation, &["replicas-differ", "lost", "misplaced"]);
+}
