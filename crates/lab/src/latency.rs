@@ -1,0 +1,133 @@
+//! Latencies: nanoseconds inside, microseconds in reports.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Longest latency told apart from longer ones: a day.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// A distribution of latencies, exact to three significant digits from 1 ns to a day.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+    /// The histogram's own mean is that of its buckets.
+    sum: u128,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        // Three digits and an upper bound above 2 are always valid.
+        let histogram = Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3);
+        Self { histogram: histogram.unwrap_or_else(|_| unreachable!()), sum: 0 }
+    }
+}
+
+impl Latencies {
+    /// Adds one.
+    pub fn record(&mut self, latency: Duration) {
+        self.record_nanos(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds one, in nanoseconds.
+    pub fn record_nanos(&mut self, nanos: u64) {
+        self.histogram.saturating_record(nanos);
+        self.sum += u128::from(nanos);
+    }
+
+    /// Adds several, in nanoseconds, where neighbours are alike: those of one bucket in a row are counted together,
+    /// which costs a comparison each instead of a look into the histogram.
+    pub fn record_alike(&mut self, nanos: impl Iterator<Item = u64>) {
+        let (mut low, mut high, mut count) = (1, 0, 0);
+        for value in nanos {
+            self.sum += u128::from(value);
+            if value < low || value > high {
+                self.histogram.saturating_record_n(low, count);
+                low = self.histogram.lowest_equivalent(value);
+                high = self.histogram.highest_equivalent(value);
+                count = 0;
+            }
+            count += 1;
+        }
+        self.histogram.saturating_record_n(low, count);
+    }
+
+    /// Adds as many equal ones as `count`, in nanoseconds.
+    pub fn record_many(&mut self, nanos: u64, count: u64) {
+        self.histogram.saturating_record_n(nanos, count);
+        self.sum += u128::from(nanos) * u128::from(count);
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Self) {
+        // Both have the same bounds, so nothing is out of range.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum += other.sum;
+    }
+
+    /// How many were added.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The mean; zero of none.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        match self.count() {
+            0 => Duration::ZERO,
+            count => Duration::from_nanos((self.sum / u128::from(count)) as u64),
+        }
+    }
+
+    /// The longest; zero of none.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::from_nanos(self.histogram.max())
+    }
+
+    /// The latency that `quantile`, from 0 to 1, of all do not exceed; zero of none.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let latency = self.histogram.value_at_quantile(quantile);
+        Duration::from_nanos(latency.min(self.histogram.max()))
+    }
+
+    /// The figures of a report.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary {
+            avg: micros(self.mean()),
+            p50: micros(self.quantile(0.5)),
+            p95: micros(self.quantile(0.95)),
+            p99: micros(self.quantile(0.99)),
+            p999: micros(self.quantile(0.999)),
+            max: micros(self.max()),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1000.0
+}
+
+/// A distribution in figures, all in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Mean.
+    pub avg: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}

@@ -1,0 +1,59 @@
+use std::time::Duration;
+
+use super::{Latencies, Summary};
+
+#[test]
+fn figures_are_those_of_the_distribution() {
+    let mut latencies = Latencies::default();
+    for us in 1..=1000 {
+        latencies.record(Duration::from_micros(us));
+    }
+    let summary = latencies.summary();
+    assert_eq!(latencies.count(), 1000);
+    assert!((summary.avg - 500.5).abs() < 1e-9, "the mean is exact: {}", summary.avg);
+    for (got, expected) in [
+        (summary.p50, 500.0),
+        (summary.p95, 950.0),
+        (summary.p99, 990.0),
+        (summary.p999, 999.0),
+        (summary.max, 1000.0),
+    ] {
+        assert!((got - expected).abs() <= expected * 0.001, "{got} for {expected}");
+    }
+}
+
+#[test]
+fn extremes_neither_panic_nor_vanish() {
+    let mut latencies = Latencies::default();
+    assert_eq!(latencies.summary(), Summary::default());
+    latencies.record(Duration::ZERO);
+    latencies.record(Duration::from_secs(1 << 40));
+    assert_eq!(latencies.count(), 2);
+    assert!(latencies.max() >= Duration::from_secs(24 * 3600));
+}
+
+#[test]
+fn sums_are_those_of_the_parts() {
+    let (mut a, mut b) = (Latencies::default(), Latencies::default());
+    a.record_many(1_000_000, 3);
+    b.record(Duration::from_millis(5));
+    a.add(&b);
+    assert_eq!((a.count(), a.mean()), (4, Duration::from_millis(2)));
+    assert!(a.max() >= Duration::from_millis(5) && a.max() < Duration::from_micros(5_006));
+}
+
+#[test]
+fn alike_ones_are_counted_as_each_by_itself() {
+    let values: Vec<u64> =
+        (0..5000u64).map(|n| (n * n * 7919) % 1_000_003 + n / 100 * 100_000).collect();
+    let (mut together, mut apart) = (Latencies::default(), Latencies::default());
+    together.record_alike(values.iter().copied());
+    for &value in &values {
+        apart.record_nanos(value);
+    }
+    assert_eq!((together.count(), together.mean()), (apart.count(), apart.mean()));
+    for quantile in [0.0, 0.1, 0.5, 0.9, 0.99, 0.999] {
+        let (one, other) = (together.quantile(quantile), apart.quantile(quantile));
+        assert!(one.abs_diff(other) <= other / 500, "{quantile}: {one:?} {other:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Values of records, made before the clock starts.
+
+#[cfg(test)]
+mod tests;
+
+use std::{fs, path::PathBuf};
+
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+
+use super::{Error, Result};
+
+/// Where values come from, as the flags of Kafka's tool say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// `--record-size`: random upper-case letters.
+    Random {
+        /// Bytes of a value.
+        size: usize,
+    },
+    /// `--payload-file`: pieces of a file between delimiters, in random order.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What separates the pieces.
+        delimiter: String,
+    },
+    /// `--payload-monotonic`: the record's number in decimal digits.
+    Monotonic,
+}
+
+/// Bytes that random values are cut out of, beyond the length of one.
+const POOL: usize = 1 << 16;
+
+/// Values made ready.
+#[derive(Debug)]
+pub(super) enum Values {
+    Pool { pool: Vec<u8>, size: usize },
+    Pieces { pieces: Vec<Vec<u8>>, order: SmallRng },
+    Numbers { digits: Vec<u8> },
+}
+
+impl Values {
+    pub(super) fn prepare(payload: &Payload) -> Result<Self> {
+        let mut random = SmallRng::seed_from_u64(0);
+        match payload {
+            Payload::Random { size } => {
+                let pool = (0..POOL + size).map(|_| random.random_range(b'A'..=b'Z')).collect();
+                Ok(Self::Pool { pool, size: *size })
+            }
+            Payload::Monotonic => Ok(Self::Numbers { digits: Vec::new() }),
+            Payload::File { path, delimiter } => {
+                let failed = |reason: String| {
+                    Error::Options(format!("payload file {}: {reason}", path.display()))
+                };
+                let text = fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+                let pieces: Vec<_> = if delimiter.is_empty() {
+                    vec![text.into_bytes()]
+                } else {
+                    text.split(delimiter.as_str()).map(|piece| piece.as_bytes().to_vec()).collect()
+                };
+                let pieces: Vec<_> = pieces.into_iter().filter(|p| !p.is_empty()).collect();
+                if pieces.is_empty() {
+                    return Err(failed("it holds no payload".into()));
+                }
+                Ok(Self::Pieces { pieces, order: random })
+            }
+        }
+    }
+
+    /// The value of record `index`.
+    pub(super) fn get(&mut self, index: u64) -> &[u8] {
+        match self {
+            Self::Pool { pool, size } => {
+                // An odd step visits each place of the pool before it comes back to one.
+                let at = (index.wrapping_mul(40_503) as usize) % POOL;
+                &pool[at..at + *size]
+            }
+            Self::Pieces { pieces, order } => &pieces[order.random_range(0..pieces.len())],
+            Self::Numbers { digits } => {
+                use std::io::Write as _;
+                digits.clear();
+                // Writing to memory does not fail.
+                let _ = write!(digits, "{index}");
+                digits
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Producing at a rate or as fast as it goes, after `kafka-producer-perf-test`.
+
+mod outstanding;
+
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use curtail::{Delivery, Producer, ProducerConfig, Record};
+use tokio::runtime::Runtime;
+
+use self::outstanding::{Outstanding, Tally};
+use super::{
+    Cost, Error, Event, Payload, PhasesReport, Progress, Report, Result, Target, Topic,
+    pacer::{self, Pacer},
+    payload::Values,
+    report::{Figures, summary},
+    target::{Running, client_runtime},
+};
+use crate::{cpu::CpuTime, latency::Latencies};
+
+/// How to produce.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to.
+    pub target: Target,
+    /// The topic.
+    pub topic: Topic,
+    /// Settings of the producer; the target decides `bootstrap.servers`.
+    pub config: ProducerConfig,
+    /// Records to send, the warm-up included.
+    pub records: u64,
+    /// What is in them.
+    pub payload: Payload,
+    /// Records a second; `None` for as fast as it goes.
+    pub rate: Option<f64>,
+    /// Records at the start that the steady-state report leaves out.
+    pub warmup: u64,
+    /// Length of a reporting interval.
+    pub interval: Duration,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of all records.
+    pub whole: Report,
+    /// Of those behind the warm-up, if there was one.
+    pub steady: Option<Report>,
+}
+
+impl Outcome {
+    /// The part that counts: behind the warm-up, if there was one.
+    #[must_use]
+    pub fn measured(&self) -> &Report {
+        self.steady.as_ref().unwrap_or(&self.whole)
+    }
+}
+
+/// Produces, on this thread, until everything is acknowledged or failed.
+///
+/// The thread sends, sleeping until a record is due when a rate is given and waiting for `buffer.memory` when it
+/// is full; the client's own work runs on another thread. Records that are not acknowledged are counted in the
+/// report.
+///
+/// # Errors
+/// Options that make no run, a cluster that cannot be reached, a topic that does not exist, a record that is too
+/// large.
+pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
+    options.check()?;
+    let runtime = client_runtime()?;
+    let running = Running::start(&options.target, &options.topic, None, progress)?;
+    let mut config = options.config.clone();
+    config.set("bootstrap.servers", running.bootstrap())?;
+    runtime.block_on(running.prepare(&options.topic))?;
+
+    let values = Values::prepare(&options.payload)?;
+    let guard = runtime.enter();
+    let producer = Producer::new(config)?;
+    runtime.block_on(async {
+        producer.connect().await?;
+        producer.warm_up(&[&options.topic.name]).await
+    })?;
+    let mut sender = Sender { options, runtime: &runtime, producer: &producer, values, progress };
+    let measured = sender.run();
+    // After an error of one record the others' fate no longer matters, but brokers and sockets are closed in order.
+    let closed = runtime.block_on(producer.clone().close());
+    drop(guard);
+    let measured = measured?;
+    closed?;
+    let includes_brokers = running.is_embedded();
+    drop(running);
+    Ok(measured.outcome(options, includes_brokers))
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        let refuse = |text: &str| Err(Error::Options(text.into()));
+        if self.records == 0 {
+            return refuse("the number of records must be above 0");
+        }
+        if self.warmup >= self.records {
+            return refuse("the warm-up must have fewer records than the run");
+        }
+        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return refuse("the throughput must be above 0, or -1 for no limit");
+        }
+        if self.interval.is_zero() {
+            return refuse("the reporting interval must be above 0 ms");
+        }
+        Ok(())
+    }
+}
+
+struct Sender<'a> {
+    options: &'a Options,
+    runtime: &'a Runtime,
+    producer: &'a Producer,
+    values: Values,
+    progress: &'a mut dyn Progress,
+}
+
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_millis(100);
+
+/// When the next progress and the next window are due, in nanoseconds since the start.
+struct Due {
+    progress: u64,
+    window: u64,
+    window_began: u64,
+}
+
+/// A part of a run: the warm-up or the rest.
+#[derive(Default)]
+struct Part {
+    tally: Tally,
+    elapsed: Duration,
+    cpu: CpuTime,
+}
+
+/// What was measured, before it is made a report.
+struct Measured {
+    warm: Option<Part>,
+    rest: Part,
+}
+
+impl Sender<'_> {
+    /// The warm-up and the rest. Between them everything is acknowledged, so that neither the work nor the
+    /// delays of the one are found in the other.
+    fn run(&mut self) -> Result<Measured> {
+        let Options { records, warmup, .. } = *self.options;
+        self.progress.on(Event::Started { total: records });
+        if self.options.rate.is_some() {
+            pacer::sleep_precisely();
+        }
+        let warm = if warmup > 0 { Some(self.part(0..warmup)?) } else { None };
+        let rest = self.part(warmup..records)?;
+        self.progress.on(Event::Advanced { done: records });
+        Ok(Measured { warm, rest })
+    }
+
+    fn part(&mut self, indices: Range<u64>) -> Result<Part> {
+        let options = self.options;
+        let cpu = CpuTime::now();
+        let start = Instant::now();
+        let pacer = options.rate.map(|rate| Pacer::new(start, rate));
+        let mut outstanding = Outstanding::new(start, pacer);
+        let interval = nanos(options.interval);
+        let mut due = Due { progress: nanos(PROGRESS), window: interval, window_began: 0 };
+        for index in indices.clone() {
+            let now = match &pacer {
+                Some(pacer) => pacer.wait(index - indices.start).1,
+                None => Instant::now(),
+            };
+            let sent = nanos(now.saturating_duration_since(start));
+            let value = self.values.get(index);
+            let record = Record::to(&options.topic.name).value(value);
+            let bytes = value.len() as u64;
+            let delivery = send(self.producer, self.runtime, record, &mut outstanding)?;
+            if outstanding.push(delivery, sent, bytes) {
+                outstanding.settle_resolved();
+            }
+            if sent >= due.progress {
+                self.tell(indices.start, &mut outstanding, &mut due, sent);
+            }
+        }
+        self.runtime.block_on(self.producer.flush())?;
+        outstanding.settle_resolved();
+        let (elapsed, cpu) = (start.elapsed(), CpuTime::now() - cpu);
+        Ok(Part { tally: outstanding.finish()?, elapsed, cpu })
+    }
+
+    fn tell(&mut self, before: u64, outstanding: &mut Outstanding, due: &mut Due, now: u64) {
+        due.progress = now + nanos(PROGRESS);
+        self.progress.on(Event::Advanced { done: before + outstanding.settled() });
+        if now < due.window {
+            return;
+        }
+        let elapsed = Duration::from_nanos(now - due.window_began);
+        self.progress.on(Event::Window(&outstanding.take_window(elapsed)));
+        due.window_began = now;
+        due.window = now + nanos(self.options.interval);
+    }
+}
+
+/// Sends without waiting if that is possible. Before it waits for memory it settles what is acknowledged.
+fn send(
+    producer: &Producer,
+    runtime: &Runtime,
+    record: Record<'_>,
+    outstanding: &mut Outstanding,
+) -> Result<Delivery> {
+    match producer.try_send(record) {
+        Ok(delivery) => Ok(delivery),
+        Err(curtail::Error::BufferFull { .. } | curtail::Error::IllegalState(_)) => {
+            outstanding.settle_resolved();
+            Ok(runtime.block_on(producer.send(record))?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Measured {
+    fn outcome(self, options: &Options, includes_brokers: bool) -> Outcome {
+        let report = |part: &Part| {
+            let cost = Cost { cpu: part.cpu, includes_brokers };
+            report(&part.tally, options, part.elapsed, cost)
+        };
+        let Some(warm) = self.warm else {
+            return Outcome { whole: report(&self.rest), steady: None };
+        };
+        let steady = report(&self.rest);
+        let mut all = self.rest;
+        all.tally.add(warm.tally);
+        all.elapsed += warm.elapsed;
+        all.cpu = all.cpu + warm.cpu;
+        Outcome { whole: report(&all), steady: Some(steady) }
+    }
+}
+
+fn report(tally: &Tally, options: &Options, elapsed: Duration, cost: Cost) -> Report {
+    let records = tally.sent.count();
+    // Without a rate a record is meant to be sent when it is.
+    let intended: &Latencies = if options.rate.is_some() { &tally.intended } else { &tally.sent };
+    Report {
+        errors: tally.errors,
+        first_error: tally.first_error.as_ref().map(ToString::to_string),
+        target_rps: options.rate,
+        latency_us: summary(intended),
+        send_latency_us: summary(&tally.sent),
+        phases_us: PhasesReport {
+            queue: summary(&tally.queue),
+            request: summary(&tally.request),
+            ..PhasesReport::default()
+        },
+        ..Figures { tool: "produce", records, bytes: tally.bytes, elapsed, cost }.report()
+    }
+}
