@@ -1,0 +1,181 @@
+//! `curtail consume`: records are printed.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufWriter, Write as _},
+    time::Duration,
+};
+
+use clap::{Args, builder::NonEmptyStringValueParser};
+use curtail::{Consumer, ConsumerConfig, TopicPartition};
+use tokio::runtime::Builder;
+
+use super::format::Format;
+use crate::{failure::Failure, settings::ClientArguments};
+
+/// Arguments of `curtail consume`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    client: ClientArguments,
+    /// Topic to read.
+    #[arg(short, long)]
+    topic: String,
+    /// Partition to read; all without this.
+    #[arg(short, long)]
+    partition: Option<i32>,
+    /// Where to begin: beginning, end, an offset, -N for N records before the end, or s@MS for a time.
+    #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
+    offset: Start,
+    /// End after so many records.
+    #[arg(short, long, value_name = "N")]
+    count: Option<u64>,
+    /// End when every partition has been read to its end.
+    #[arg(short, long)]
+    exit: bool,
+    /// How to print a record: %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,
+    /// %R the same in 4 bytes, %T timestamp, %h headers, \n \t \r \xNN.
+    #[arg(short, long, value_parser = Format::parse, conflicts_with_all = ["key_delimiter", "delimiter"])]
+    format: Option<Format>,
+    /// Print the key before the value, with this between them (an equals sign as -K '=').
+    #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    key_delimiter: Option<String>,
+    /// What to print behind a record.
+    #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
+    delimiter: String,
+    /// Print NULL for a key or a value that is not there.
+    #[arg(short = 'Z', long)]
+    null: bool,
+}
+
+/// Where to begin reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Beginning,
+    End,
+    At(i64),
+    BeforeEnd(i64),
+    Time(i64),
+}
+
+impl Start {
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().ok().filter(|n| *n >= 0);
+        let start = match text {
+            "beginning" => Some(Self::Beginning),
+            "end" => Some(Self::End),
+            _ => match (text.strip_prefix('-'), text.strip_prefix("s@")) {
+                (Some(count), _) => number(count).map(Self::BeforeEnd),
+                (_, Some(ms)) => number(ms).map(Self::Time),
+                _ => number(text).map(Self::At),
+            },
+        };
+        start.ok_or_else(|| "expected beginning, end, an offset, -N or s@MS".into())
+    }
+}
+
+/// Reads until told to end.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let config = ConsumerConfig::from_properties(arguments.client.all()?)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    runtime.block_on(async {
+        let mut consumer = Consumer::new(config)?;
+        consumer.connect().await?;
+        let read = read(arguments, &mut consumer).await;
+        consumer.close().await;
+        read
+    })
+}
+
+/// The longest single poll. Polls end with the first records; this only bounds how late an end is noticed.
+const POLL: Duration = Duration::from_millis(200);
+
+async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Failure> {
+    let partitions = assign(arguments, consumer).await?;
+    // What is written later than this does not keep the command from ending.
+    let ends =
+        if arguments.exit { consumer.end_offsets(&partitions).await? } else { BTreeMap::new() };
+    let format = arguments
+        .format
+        .clone()
+        .unwrap_or_else(|| Format::lines(arguments.key_delimiter.as_deref(), &arguments.delimiter));
+    let null = if arguments.null { "NULL" } else { "" };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut left = arguments.count;
+    loop {
+        if left == Some(0) || (arguments.exit && at_end(consumer, &ends).await?) {
+            return Ok(out.flush()?);
+        }
+        for record in consumer.poll(POLL).await? {
+            if left == Some(0) {
+                break;
+            }
+            // With -e nothing beyond the ends is printed, so that the output does not depend on the moment.
+            let at = TopicPartition::new(record.topic(), record.partition());
+            if ends.get(&at).is_some_and(|end| record.offset() >= *end) {
+                continue;
+            }
+            format.write(&record, null, &mut out)?;
+            left = left.map(|left| left - 1);
+        }
+        out.flush()?;
+    }
+}
+
+async fn at_end(
+    consumer: &Consumer,
+    ends: &BTreeMap<TopicPartition, i64>,
+) -> Result<bool, Failure> {
+    for (partition, end) in ends {
+        if consumer.position(partition).await? < *end {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn assign(
+    arguments: &Arguments,
+    consumer: &mut Consumer,
+) -> Result<Vec<TopicPartition>, Failure> {
+    let topic = arguments.topic.as_str();
+    let known = consumer.partitions_for(topic).await?;
+    let partitions: Vec<_> = match arguments.partition {
+        None => known.iter().map(|info| TopicPartition::new(topic, info.partition)).collect(),
+        Some(wanted) if known.iter().any(|info| info.partition == wanted) => {
+            vec![TopicPartition::new(topic, wanted)]
+        }
+        Some(wanted) => {
+            return Err(Failure::new(format!(
+                "topic '{topic}' has {} partitions, there is no partition {wanted}",
+                known.len()
+            )));
+        }
+    };
+    consumer.assign(partitions.iter().cloned());
+    match arguments.offset {
+        Start::Beginning => consumer.seek_to_beginning(&partitions)?,
+        Start::End => consumer.seek_to_end(&partitions)?,
+        Start::At(offset) => {
+            for partition in &partitions {
+                consumer.seek(partition, offset)?;
+            }
+        }
+        Start::Time(ms) => {
+            for partition in &partitions {
+                consumer.seek_to_timestamp(partition, ms)?;
+            }
+        }
+        Start::BeforeEnd(count) => {
+            let begins = consumer.beginning_offsets(&partitions).await?;
+            for (partition, end) in consumer.end_offsets(&partitions).await? {
+                let begin = begins.get(&partition).copied().unwrap_or(0);
+                consumer.seek(&partition, (end - count).max(begin))?;
+            }
+        }
+    }
+    Ok(partitions)
+}

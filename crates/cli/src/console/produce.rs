@@ -1,0 +1,175 @@
+//! `curtail produce`: pieces of standard input become records.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal as _},
+};
+
+use clap::{Args, builder::NonEmptyStringValueParser};
+use curtail::{Delivery, Header, Producer, ProducerConfig, Record};
+use tokio::runtime::{Builder, Runtime};
+
+use super::unescape;
+use crate::{
+    failure::Failure,
+    output,
+    settings::{ClientArguments, Property, property},
+};
+
+/// Arguments of `curtail produce`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    client: ClientArguments,
+    /// Topic to write to.
+    #[arg(short, long)]
+    topic: String,
+    /// Partition to write to; by key, or spread evenly, without this.
+    #[arg(short, long)]
+    partition: Option<i32>,
+    /// The key of every record.
+    #[arg(short, long, conflicts_with = "key_delimiter")]
+    key: Option<String>,
+    /// What separates key and value in a line (an equals sign as -K '=').
+    #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    key_delimiter: Option<String>,
+    /// What separates records.
+    #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
+    delimiter: String,
+    /// A header of every record. May be given several times.
+    #[arg(short = 'H', long = "header", value_name = "NAME=VALUE", value_parser = property)]
+    headers: Vec<Property>,
+    /// Compression: none, gzip, snappy, lz4 or zstd.
+    #[arg(short = 'z', long, value_name = "CODEC")]
+    compression: Option<String>,
+    /// End after so many records.
+    #[arg(short, long, value_name = "N")]
+    count: Option<u64>,
+    /// An empty value (or key) becomes one that is not there.
+    #[arg(short = 'Z', long)]
+    null: bool,
+}
+
+/// Records whose acknowledgements may be outstanding before the oldest is waited for.
+const OUTSTANDING: usize = 100_000;
+
+/// Sends until the input ends.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut config = ProducerConfig::from_properties(arguments.client.all()?)?;
+    if let Some(codec) = &arguments.compression {
+        config.set("compression.type", codec)?;
+    }
+    let runtime =
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::new)?;
+    let _inside = runtime.enter();
+    let producer = Producer::new(config)?;
+    runtime.block_on(producer.connect())?;
+    let sent = send_all(arguments, &runtime, &producer);
+    let closed = runtime.block_on(producer.close());
+    sent?;
+    Ok(closed?)
+}
+
+fn send_all(arguments: &Arguments, runtime: &Runtime, producer: &Producer) -> Result<(), Failure> {
+    if io::stdin().is_terminal() {
+        output::note("each line becomes a record; Ctrl-D ends");
+    }
+    let mut input = io::stdin().lock();
+    let splitter = Splitter::new(arguments);
+    let headers: Vec<_> = arguments
+        .headers
+        .iter()
+        .map(|p| Header { key: &p.name, value: Some(p.value.as_bytes()) })
+        .collect();
+    let mut outstanding = VecDeque::new();
+    let mut piece = Vec::new();
+    let mut count = 0;
+    while arguments.count.is_none_or(|limit| count < limit)
+        && splitter.next(&mut input, &mut piece).map_err(|error| unreadable(&error))?
+    {
+        let (key, value) = splitter.key_and_value(&piece);
+        let mut record = Record::to(&arguments.topic).headers(&headers);
+        if let Some(partition) = arguments.partition {
+            record = record.partition(partition);
+        }
+        if let Some(key) = key.or(arguments.key.as_deref().map(str::as_bytes)) {
+            record = record.key(key);
+        }
+        if let Some(value) = value {
+            record = record.value(value);
+        }
+        outstanding.push_back(runtime.block_on(producer.send(record))?);
+        count += 1;
+        settle(&mut outstanding)?;
+        if outstanding.len() > OUTSTANDING
+            && let Some(oldest) = outstanding.pop_front()
+        {
+            runtime.block_on(oldest)?;
+        }
+    }
+    runtime.block_on(producer.flush())?;
+    for delivery in outstanding {
+        runtime.block_on(delivery)?;
+    }
+    Ok(())
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::new(format!("cannot read standard input: {error}"))
+}
+
+/// Takes the acknowledged records off the front; the first failure ends the command.
+fn settle(outstanding: &mut VecDeque<Delivery>) -> Result<(), Failure> {
+    while let Some(outcome) = outstanding.front().and_then(Delivery::outcome) {
+        outstanding.pop_front();
+        outcome?;
+    }
+    Ok(())
+}
+
+/// Cuts the input into records and these into key and value.
+struct Splitter {
+    delimiter: Vec<u8>,
+    key_delimiter: Option<Vec<u8>>,
+    null: bool,
+}
+
+impl Splitter {
+    fn new(arguments: &Arguments) -> Self {
+        let bytes = |text: &str| unescape(text).into_bytes();
+        Self {
+            delimiter: bytes(&arguments.delimiter),
+            key_delimiter: arguments.key_delimiter.as_deref().map(bytes),
+            null: arguments.null,
+        }
+    }
+
+    /// The next piece of the input; false at its end. A last piece without a delimiter counts if it is not empty.
+    fn next(&self, input: &mut impl io::BufRead, piece: &mut Vec<u8>) -> io::Result<bool> {
+        piece.clear();
+        let Some(last) = self.delimiter.last() else {
+            return Ok(input.read_to_end(piece)? > 0);
+        };
+        while input.read_until(*last, piece)? > 0 {
+            if piece.ends_with(&self.delimiter) {
+                piece.truncate(piece.len() - self.delimiter.len());
+                return Ok(true);
+            }
+        }
+        Ok(!piece.is_empty())
+    }
+
+    fn key_and_value<'p>(&self, piece: &'p [u8]) -> (Option<&'p [u8]>, Option<&'p [u8]>) {
+        let present = |bytes: &'p [u8]| Some(bytes).filter(|b| !(self.null && b.is_empty()));
+        let Some(delimiter) = self.key_delimiter.as_deref().filter(|d| !d.is_empty()) else {
+            return (None, present(piece));
+        };
+        match piece.windows(delimiter.len()).position(|window| window == delimiter) {
+            Some(at) => (present(&piece[..at]), present(&piece[at + delimiter.len()..])),
+            None => (None, present(piece)),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Errors as one line that says what happened and what to do.
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt::Display, io};
+
+use clap::error::ErrorKind;
+use curtail::{ConfigError, Error};
+use curtail_cluster::ClusterError;
+use curtail_lab::perf;
+
+/// Why the command ends with exit code 1.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// One line for the user.
+    Message(String),
+    /// Standard output was closed by its reader: the end, but no error.
+    OutputClosed,
+}
+
+impl Failure {
+    /// A failure in words.
+    pub(crate) fn new(text: impl Display) -> Self {
+        Self::Message(one_line(&text.to_string()))
+    }
+}
+
+/// Messages of brokers and the operating system may have several lines.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match advice(&error) {
+            Some(advice) if !error.to_string().ends_with('?') => {
+                Self::new(format!("{error}; {advice}"))
+            }
+            _ => Self::new(error),
+        }
+    }
+}
+
+/// What to do about an error that does not say it itself.
+fn advice(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Unreachable { reason, .. } if reason.contains("protocol") => {
+            Some("is this the port of a Kafka broker, without TLS?")
+        }
+        Error::Unreachable { .. } => Some(
+            "check --bootstrap-server and that the brokers run (`curtail cluster` starts some)",
+        ),
+        Error::Protocol { .. } => Some("is this the port of a Kafka broker, without TLS?"),
+        Error::RecordTooLarge { .. } => Some("send smaller records or raise max.request.size"),
+        Error::NotAcknowledged { cause, .. } => advice(cause),
+        Error::Timeout { last: Some(last), .. } => advice(last),
+        Error::Broker { code, .. } if *code == curtail::ErrorCode::KAFKA_STORAGE_ERROR => {
+            Some("is a broker's disk full? see its output")
+        }
+        Error::Broker { code, .. } if *code == curtail::ErrorCode::MESSAGE_TOO_LARGE => {
+            Some("send smaller records or raise the topic's max.message.bytes")
+        }
+        Error::Config(_) => None,
+        _ => None,
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<curtail_cluster::ConfigError> for Failure {
+    fn from(error: curtail_cluster::ConfigError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<perf::Error> for Failure {
+    fn from(error: perf::Error) -> Self {
+        match error {
+            perf::Error::Client(error) => error.into(),
+            other => Self::new(other),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::new(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+/// Help and version go to standard output; a mistake in the arguments becomes one line.
+pub(crate) fn usage(error: &clap::Error) -> Result<(), Failure> {
+    let shown = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    let text = error.to_string();
+    if shown {
+        return crate::output::print(&text);
+    }
+    let said = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let said = said.split("\n\nFor more information").next().unwrap_or(said);
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    Err(Failure::new(format!("{said}; --help shows the usage")))
+}

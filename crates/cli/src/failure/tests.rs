@@ -1,0 +1,51 @@
+use std::sync::Arc;
+
+use clap::Parser as _;
+use curtail::Error;
+
+use super::{Failure, usage};
+
+fn message(failure: Failure) -> String {
+    match failure {
+        Failure::Message(text) => text,
+        Failure::OutputClosed => panic!("no message"),
+    }
+}
+
+#[test]
+fn a_message_is_one_line() {
+    assert_eq!(message(Failure::new("a\n  b\r\n\tc")), "a b c");
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let unreachable =
+        Error::Unreachable { bootstrap: "h:1".into(), reason: "connection refused".into() };
+    assert!(message(unreachable.into()).contains("--bootstrap-server"));
+    let large = Error::RecordTooLarge { size: 2, limit: 1 };
+    let wrapped = Error::NotAcknowledged {
+        topic: "t".into(),
+        partition: 0,
+        may_have_been_written: false,
+        cause: Arc::new(large),
+    };
+    assert!(message(wrapped.into()).ends_with("raise max.request.size"));
+}
+
+#[test]
+fn mistakes_in_arguments_are_one_line() {
+    for arguments in
+        [&["curtail", "nonsense"][..], &["curtail", "perf", "e2e", "--num-records", "x"]]
+    {
+        let error = crate::Arguments::try_parse_from(arguments).unwrap_err();
+        let text = message(usage(&error).unwrap_err());
+        assert!(text.contains(arguments.last().unwrap()), "{text}");
+        assert!(text.ends_with("--help shows the usage") && !text.contains("Usage:"), "{text}");
+    }
+}
+
+#[test]
+fn a_closed_output_is_no_error() {
+    let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    assert!(matches!(Failure::from(closed), Failure::OutputClosed));
+}

@@ -1,0 +1,148 @@
+//! `curtail perf consume`, after kafka-consumer-perf-test.
+
+use std::time::Duration;
+
+use clap::Args;
+use curtail::ConsumerConfig;
+use curtail_lab::perf::{
+    Event, Target,
+    consume::{self, From, Options, Outcome},
+};
+
+use super::{
+    arguments::Common,
+    bar::Bar,
+    date::{self, Pattern},
+    lines::{self, ConsumeRow},
+    write_json,
+};
+use crate::{failure::Failure, output};
+
+/// Arguments of `curtail perf consume`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Records to read.
+    #[arg(long, visible_alias = "messages", value_name = "N", default_value_t = 1_000_000)]
+    num_records: u64,
+    /// Accepted for compatibility; there are no groups yet, all partitions are read.
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Not supported yet.
+    #[arg(long, hide = true)]
+    include: Option<String>,
+    /// Most bytes of a fetch from one partition (max.partition.fetch.bytes).
+    #[arg(long, value_name = "BYTES")]
+    fetch_size: Option<i32>,
+    /// Begin at the end and not at the beginning.
+    #[arg(long)]
+    from_latest: bool,
+    /// Milliseconds without a record after which the run ends.
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    timeout: u64,
+    /// Print a row for each reporting interval and none at the end.
+    #[arg(long)]
+    show_detailed_stats: bool,
+    /// Milliseconds of a reporting interval.
+    #[arg(long, value_name = "MS", default_value_t = 5000)]
+    reporting_interval: u64,
+    /// Pattern of dates.
+    #[arg(long, value_name = "PATTERN", default_value = date::DEFAULT, value_parser = Pattern::parse)]
+    date_format: Pattern,
+    /// Leave the header out.
+    #[arg(long)]
+    hide_header: bool,
+    /// Bytes of the records with which an embedded cluster's topic is filled first.
+    #[arg(long, value_name = "BYTES", default_value_t = 100, conflicts_with = "bootstrap_server")]
+    record_size: usize,
+}
+
+/// Partitions of the topic in an embedded cluster.
+const PARTITIONS: i32 = 6;
+
+impl Arguments {
+    fn options(&self) -> Result<Options, Failure> {
+        if self.include.is_some() {
+            return Err(Failure::new(
+                "--include is not supported yet; name one topic with --topic",
+            ));
+        }
+        if self.reporting_interval == 0 {
+            return Err(Failure::new("--reporting-interval must be above 0"));
+        }
+        if self.group.is_some() {
+            output::note("--group: there are no consumer groups yet; all partitions are read");
+        }
+        let setting = self.common.setting()?;
+        let mut config = ConsumerConfig::default();
+        for (name, value) in &setting.properties {
+            config.set(name, value)?;
+        }
+        if let Some(bytes) = self.fetch_size {
+            config.set("max.partition.fetch.bytes", &bytes.to_string())?;
+        }
+        let embedded = matches!(setting.target, Target::Embedded(_));
+        if embedded && self.from_latest {
+            return Err(Failure::new(
+                "--from-latest needs a cluster that others write to; give --bootstrap-server",
+            ));
+        }
+        Ok(Options {
+            topic: self.common.topic(&setting.target, PARTITIONS),
+            target: setting.target,
+            config,
+            records: self.num_records,
+            from: if self.from_latest { From::Latest } else { From::Earliest },
+            timeout: Duration::from_millis(self.timeout),
+            interval: Duration::from_millis(self.reporting_interval),
+            fill: embedded.then_some(self.record_size),
+        })
+    }
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let options = arguments.options()?;
+    let bar = Bar::new();
+    if !arguments.hide_header {
+        output::line(lines::consume_header(arguments.show_detailed_stats))?;
+    }
+    let mut printed = Ok(());
+    let outcome = consume::run(&options, &mut |event: Event<'_>| {
+        bar.show(&event);
+        if let Event::Interval(interval) = event
+            && arguments.show_detailed_stats
+            && printed.is_ok()
+        {
+            let time = arguments.date_format.format(interval.at_ms);
+            let row = ConsumeRow::interval(interval, Duration::ZERO, &time);
+            printed = bar.around(|| output::line(row));
+        }
+    });
+    bar.finish();
+    let outcome = outcome?;
+    printed?;
+    if !arguments.show_detailed_stats {
+        output::line(row(&outcome, &arguments.date_format))?;
+    }
+    if outcome.timed_out {
+        output::note(format_args!(
+            "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. \
+             Use --timeout to wait longer.",
+            arguments.timeout
+        ));
+    }
+    output::note(lines::cpu(&outcome.report));
+    write_json(arguments.common.json.as_deref(), &outcome.report)
+}
+
+fn row(outcome: &Outcome, dates: &Pattern) -> String {
+    let row = ConsumeRow {
+        bytes: outcome.bytes,
+        records: outcome.report.records,
+        elapsed: Duration::from_secs_f64(outcome.report.seconds),
+        rebalance: outcome.assigning,
+    };
+    row.total(&dates.format(outcome.start_ms), &dates.format(outcome.end_ms))
+}

@@ -1,0 +1,44 @@
+//! `curtail perf`: the flags and the lines of Kafka's three tools.
+
+mod arguments;
+mod bar;
+mod consume;
+mod date;
+mod e2e;
+mod lines;
+mod produce;
+
+use std::path::Path;
+
+use clap::Subcommand;
+use curtail_lab::perf::Report;
+
+use crate::failure::Failure;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Sends records at a rate or as fast as it goes (kafka-producer-perf-test).
+    Produce(Box<produce::Arguments>),
+    /// Reads records as fast as it goes (kafka-consumer-perf-test).
+    Consume(Box<consume::Arguments>),
+    /// Sends one record at a time and reads it back (EndToEndLatency).
+    E2e(Box<e2e::Arguments>),
+}
+
+/// Measures.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Produce(arguments) => produce::run(&arguments),
+        Command::Consume(arguments) => consume::run(&arguments),
+        Command::E2e(arguments) => e2e::run(&arguments),
+    }
+}
+
+/// Writes the figures as `--json` asks.
+fn write_json(path: Option<&Path>, report: &Report) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string(report).map_err(Failure::new)?;
+    std::fs::write(path, text + "\n")
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}

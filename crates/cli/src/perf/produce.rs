@@ -1,0 +1,138 @@
+//! `curtail perf produce`, after kafka-producer-perf-test.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use curtail::ProducerConfig;
+use curtail_lab::perf::{
+    Event, Payload,
+    produce::{self, Options, Outcome},
+};
+
+use super::{arguments::Common, bar::Bar, lines, write_json};
+use crate::{failure::Failure, output};
+
+/// Arguments of `curtail perf produce`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Records to send, the warm-up included.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    num_records: u64,
+    /// Bytes of a record's value [default: 100].
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["payload_file", "payload_monotonic"])]
+    record_size: Option<usize>,
+    /// Take values from this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "payload_monotonic")]
+    payload_file: Option<PathBuf>,
+    /// What separates the values in the file.
+    #[arg(long, value_name = "TEXT", default_value = "\\n")]
+    payload_delimiter: String,
+    /// The values are the records' numbers.
+    #[arg(long)]
+    payload_monotonic: bool,
+    /// Records a second, or -1 for as fast as it goes.
+    #[arg(long, value_name = "RATE", default_value_t = -1.0, allow_negative_numbers = true)]
+    throughput: f64,
+    /// Records at the start that the steady-state figures leave out.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    warmup_records: u64,
+    /// Milliseconds between two lines of progress.
+    #[arg(long, value_name = "MS", default_value_t = 5000)]
+    reporting_interval: u64,
+    /// Not supported yet.
+    #[arg(long, hide = true)]
+    transactional_id: Option<String>,
+    /// Not supported yet.
+    #[arg(long, hide = true)]
+    transaction_duration_ms: Option<u64>,
+}
+
+/// Partitions of the topic in an embedded cluster.
+const PARTITIONS: i32 = 6;
+const DEFAULT_SIZE: usize = 100;
+
+impl Arguments {
+    fn payload(&self) -> Payload {
+        if self.payload_monotonic {
+            return Payload::Monotonic;
+        }
+        match &self.payload_file {
+            Some(path) => Payload::File {
+                path: path.clone(),
+                delimiter: crate::console::unescape(&self.payload_delimiter),
+            },
+            None => Payload::Random { size: self.record_size.unwrap_or(DEFAULT_SIZE) },
+        }
+    }
+
+    fn options(&self) -> Result<Options, Failure> {
+        if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
+            return Err(Failure::new(
+                "transactions are not supported yet; leave --transactional-id and --transaction-duration-ms out",
+            ));
+        }
+        let setting = self.common.setting()?;
+        let mut config = ProducerConfig::default();
+        for (name, value) in &setting.properties {
+            config.set(name, value)?;
+        }
+        Ok(Options {
+            topic: self.common.topic(&setting.target, PARTITIONS),
+            target: setting.target,
+            config,
+            records: self.num_records,
+            payload: self.payload(),
+            // Kafka's -1; other values that make no rate are refused by the engine.
+            rate: (self.throughput >= 0.0).then_some(self.throughput),
+            warmup: self.warmup_records,
+            interval: Duration::from_millis(self.reporting_interval),
+        })
+    }
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let options = arguments.options()?;
+    let bar = Bar::new();
+    let mut printed = Ok(());
+    let outcome = produce::run(&options, &mut |event: Event<'_>| {
+        bar.show(&event);
+        if let Event::Window(window) = event
+            && printed.is_ok()
+        {
+            printed = bar.around(|| output::line(lines::produce_window(window)));
+        }
+    });
+    bar.finish();
+    let outcome = outcome?;
+    printed?;
+    print(&outcome)?;
+    write_json(arguments.common.json.as_deref(), outcome.measured())?;
+    match (outcome.whole.errors, outcome.whole.first_error) {
+        (0, _) => Ok(()),
+        (errors, first) => Err(Failure::new(format!(
+            "{errors} records were not acknowledged; the first: {}",
+            first.unwrap_or_default()
+        ))),
+    }
+}
+
+fn print(outcome: &Outcome) -> Result<(), Failure> {
+    output::line(lines::produce_total(&outcome.whole, false))?;
+    if let Some(steady) = &outcome.steady {
+        output::line(lines::produce_total(steady, true))?;
+    }
+    let measured = outcome.measured();
+    if let Some(line) = lines::open_loop(measured) {
+        output::line(line)?;
+    }
+    if let Some(latency) = &measured.send_latency_us {
+        output::line(format_args!("Latency from the send: {}.", lines::distribution(latency)))?;
+    }
+    if let Some(table) = lines::phases(measured) {
+        output::line(table)?;
+    }
+    output::line(lines::cpu(measured))
+}

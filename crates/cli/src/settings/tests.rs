@@ -1,0 +1,47 @@
+use curtail::{ConsumerConfig, ProducerConfig};
+
+use super::{ClientArguments, Property, property, set_both};
+
+fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+}
+
+#[test]
+fn properties_are_split_at_the_first_equals_sign() {
+    let parsed = property("a.b=c=d").unwrap();
+    assert_eq!(parsed, Property { name: "a.b".into(), value: "c=d".into() });
+    assert_eq!(property("a=").unwrap().value, "");
+    assert!(property("a").is_err() && property("=a").is_err());
+}
+
+#[test]
+fn the_address_flag_counts_most_and_there_is_a_default() {
+    let mut arguments = ClientArguments {
+        bootstrap_server: None,
+        properties: vec![property("linger.ms=0").unwrap()],
+        config: None,
+    };
+    let expected = pairs(&[("linger.ms", "0"), ("bootstrap.servers", "localhost:9092")]);
+    assert_eq!(arguments.all().unwrap(), expected);
+    arguments.properties = vec![property("bootstrap.servers=a:1").unwrap()];
+    assert_eq!(arguments.all().unwrap(), pairs(&[("bootstrap.servers", "a:1")]));
+    arguments.bootstrap_server = Some("b:1".into());
+    assert_eq!(arguments.all().unwrap().last().unwrap().1, "b:1");
+}
+
+#[test]
+fn each_client_takes_what_is_its_own() {
+    let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
+    let list = [("linger.ms", "7"), ("fetch.max.wait.ms", "3"), ("client.id", "me")];
+    set_both(&mut producer, &mut consumer, &pairs(&list)).unwrap();
+    assert_eq!(producer.linger.as_millis(), 7);
+    assert_eq!(consumer.fetch_max_wait.as_millis(), 3);
+    assert_eq!((producer.common.client_id, consumer.common.client_id), ("me".into(), "me".into()));
+    for wrong in
+        [("linger.ms", "x"), ("fetch.max.wait.ms", "x"), ("linger", "1"), ("group.id", "g")]
+    {
+        let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
+        let failed = set_both(&mut producer, &mut consumer, &pairs(&[wrong]));
+        assert!(failed.is_err(), "{wrong:?}");
+    }
+}
