@@ -1,0 +1,96 @@
+//! Starts an Apache Kafka cluster, or runs one of its tools, from the command line.
+//!
+//! `start` prints `bootstrap: host:port,...` when the cluster is ready and runs until its standard
+//! input closes or a signal ends it; the brokers end with it either way.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use curtail_apache::{ApacheCluster, Error, available};
+
+const USAGE: &str = "\
+usage: curtail-apache start [--brokers 1|3] [--heap-mb N] [--port-file FILE] [--property k=v]...
+       curtail-apache tool CLASS [ARGUMENT]...";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.split_first() {
+        Some((command, rest)) if command == "start" => start(rest),
+        Some((command, [class, rest @ ..])) if command == "tool" => tool(class, rest),
+        _ => Err(USAGE.into()),
+    };
+    match result {
+        Ok(code) => code,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &[String]) -> Result<ExitCode, String> {
+    let mut builder = ApacheCluster::builder();
+    let mut port_file = None;
+    let mut args = args.iter();
+    while let Some(flag) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{flag} needs a value\n{USAGE}"))?;
+        builder = match flag.as_str() {
+            "--brokers" => builder.brokers(number(flag, value)?),
+            "--heap-mb" => builder.heap_mb(number(flag, value)?),
+            "--property" => {
+                let (key, value) = value.split_once('=').ok_or("--property needs key=value")?;
+                builder.property(key, value)
+            }
+            "--port-file" => {
+                port_file = Some(PathBuf::from(value));
+                builder
+            }
+            _ => return Err(format!("unknown flag {flag}\n{USAGE}")),
+        };
+    }
+    let cluster = builder.start().map_err(text)?;
+    let bootstrap = cluster.bootstrap();
+    if let Some(path) = &port_file {
+        write_whole(path, &bootstrap).map_err(|e| format!("write {}: {e}", path.display()))?;
+    }
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "bootstrap: {bootstrap}").map_err(|e| format!("standard output: {e}"))?;
+    stdout.flush().map_err(|e| format!("standard output: {e}"))?;
+    wait_for_end_of_input();
+    drop(cluster);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A reader of the file sees either nothing or the whole address.
+fn write_whole(path: &PathBuf, text: &str) -> std::io::Result<()> {
+    let partial = path.with_extension("partial");
+    std::fs::write(&partial, format!("{text}\n"))?;
+    std::fs::rename(partial, path)
+}
+
+/// An input that cannot be read counts as closed.
+fn wait_for_end_of_input() {
+    let mut buffer = [0; 1024];
+    while let Ok(1..) = std::io::stdin().read(&mut buffer) {}
+}
+
+/// The tool reads and writes our own standard streams.
+fn tool(class: &str, args: &[String]) -> Result<ExitCode, String> {
+    let toolchain = available().map_err(text)?;
+    let status = toolchain
+        .tool(class)
+        .args(args)
+        .command()
+        .status()
+        .map_err(|e| format!("start {class}: {e}"))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{flag} needs a number, not {value:?}"))
+}
+
+fn text(error: impl Into<Error>) -> String {
+    error.into().to_string()
+}

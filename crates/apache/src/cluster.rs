@@ -1,0 +1,480 @@
+//! One or three KRaft brokers on loopback.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::ports::{self, Port};
+use crate::probe;
+use crate::process::{Server, Start, Watchdog, lock, log_tail, make_directory};
+use crate::tool::Output;
+use crate::toolchain::{Toolchain, available};
+
+const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qk";
+const START_LIMIT: Duration = Duration::from_secs(90);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at a broker's metadata while it does not list its peers yet.
+const PROBE_PAUSE: Duration = Duration::from_millis(20);
+const TAIL_LINES: usize = 25;
+
+/// How a cluster is to be started.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct ApacheClusterBuilder {
+    toolchain: Option<Toolchain>,
+    brokers: usize,
+    heap_mb: Option<u32>,
+    properties: BTreeMap<String, String>,
+}
+
+impl ApacheClusterBuilder {
+    /// The toolchain to use; [`available`] is asked otherwise.
+    pub fn toolchain(mut self, toolchain: Toolchain) -> Self {
+        self.toolchain = Some(toolchain);
+        self
+    }
+
+    /// One broker (the default) or three.
+    pub fn brokers(mut self, count: usize) -> Self {
+        self.brokers = count;
+        self
+    }
+
+    /// Sets a property of every broker, over the settings chosen here for tests.
+    pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.insert(key.into(), value.into());
+        self
+    }
+
+    /// Each broker's heap in MB; by default 1024 for one broker and 512 each for three.
+    pub fn heap_mb(mut self, megabytes: u32) -> Self {
+        self.heap_mb = Some(megabytes);
+        self
+    }
+
+    /// Formats the brokers' storage, starts them, and returns when every broker serves and lists
+    /// all of them.
+    ///
+    /// # Errors
+    /// If Java or the jars are missing, a count other than 1 or 3 was asked for, or a broker ends
+    /// or is not ready within 90 seconds: then with the end of its log.
+    pub fn start(self) -> Result<ApacheCluster, Error> {
+        if self.brokers != 1 && self.brokers != 3 {
+            let text = format!("a cluster has 1 or 3 brokers, not {}", self.brokers);
+            return Err(Error::Invalid(text));
+        }
+        let toolchain = match self.toolchain.clone() {
+            Some(toolchain) => toolchain,
+            None => available()?,
+        };
+        let directory = make_directory()?;
+        let watchdog = Watchdog::start(&directory)?;
+        let keep = std::env::var_os("CURTAIL_APACHE_KEEP").is_some();
+        if keep {
+            watchdog.keep_directory();
+        }
+        let heap_mb = self.heap_mb.unwrap_or(if self.brokers == 1 { 1024 } else { 512 });
+        let ports = Ports {
+            clients: ports::reserve(self.brokers)?,
+            controllers: ports::reserve(self.brokers)?,
+        };
+        let mut brokers = Vec::with_capacity(self.brokers);
+        for index in 0..self.brokers {
+            brokers.push(Broker::prepare(
+                index,
+                &directory,
+                &self.file(index, &ports, &directory)?,
+            )?);
+        }
+        let cluster = ApacheCluster { toolchain, heap_mb, brokers, ports, watchdog, directory };
+        cluster.format()?;
+        for index in 0..self.brokers {
+            cluster.launch(index)?;
+        }
+        let deadline = Instant::now() + START_LIMIT;
+        for index in 0..self.brokers {
+            cluster.wait_ready(index, deadline, self.brokers)?;
+        }
+        Ok(cluster)
+    }
+
+    /// The text of `server.properties`.
+    fn file(&self, index: usize, ports: &Ports, directory: &Path) -> Result<String, Error> {
+        let mut properties = self.settings(index, ports, directory);
+        for (key, value) in &self.properties {
+            if key.contains(['\n', '=']) || value.contains('\n') {
+                return Err(Error::Invalid(format!("property {key:?} cannot be written")));
+            }
+            properties.insert(key.clone(), value.clone());
+        }
+        let mut text = String::new();
+        for (key, value) in properties {
+            let _ = writeln!(text, "{key}={}", value.replace('\\', "\\\\"));
+        }
+        Ok(text)
+    }
+
+    fn settings(&self, index: usize, ports: &Ports, directory: &Path) -> BTreeMap<String, String> {
+        let client = format!("PLAINTEXT://127.0.0.1:{}", ports.clients[index].number);
+        let controller = format!("CONTROLLER://127.0.0.1:{}", ports.controllers[index].number);
+        let voters: Vec<String> = (0..self.brokers)
+            .map(|i| format!("{}@127.0.0.1:{}", node_id(i), ports.controllers[i].number))
+            .collect();
+        let copies = self.brokers.to_string();
+        let in_sync = self.brokers.min(2).to_string();
+        let pairs = [
+            ("node.id", node_id(index).to_string()),
+            ("process.roles", "broker,controller".into()),
+            ("controller.quorum.voters", voters.join(",")),
+            ("controller.listener.names", "CONTROLLER".into()),
+            ("listeners", format!("{client},{controller}")),
+            ("advertised.listeners", client),
+            ("log.dirs", data_dir(directory, index).display().to_string()),
+            ("auto.create.topics.enable", "true".into()),
+            ("default.replication.factor", copies.clone()),
+            ("offsets.topic.replication.factor", copies.clone()),
+            ("offsets.topic.num.partitions", "5".into()),
+            ("transaction.state.log.replication.factor", copies.clone()),
+            ("transaction.state.log.min.isr", in_sync.clone()),
+            ("transaction.state.log.num.partitions", "5".into()),
+            ("share.coordinator.state.topic.replication.factor", copies),
+            ("share.coordinator.state.topic.min.isr", in_sync),
+            ("share.coordinator.state.topic.num.partitions", "5".into()),
+            ("group.initial.rebalance.delay.ms", "0".into()),
+            ("num.network.threads", "2".into()),
+            ("num.io.threads", "4".into()),
+            // A killed broker is fenced after 3 s instead of 9 s.
+            ("broker.session.timeout.ms", "3000".into()),
+            ("broker.heartbeat.interval.ms", "500".into()),
+            ("controlled.shutdown.enable", "true".into()),
+        ];
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Ports {
+    clients: Vec<Port>,
+    controllers: Vec<Port>,
+}
+
+fn node_id(index: usize) -> usize {
+    index + 1
+}
+
+fn data_dir(directory: &Path, index: usize) -> PathBuf {
+    directory.join(format!("data-{}", node_id(index)))
+}
+
+/// One broker of a cluster, running or not.
+#[derive(Debug)]
+pub struct Broker {
+    index: usize,
+    config: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
+    server: Mutex<Option<Server>>,
+}
+
+impl Broker {
+    fn prepare(index: usize, directory: &Path, properties: &str) -> Result<Self, Error> {
+        let config = directory.join(format!("server-{}.properties", node_id(index)));
+        std::fs::write(&config, properties).map_err(Error::file("write", &config))?;
+        let log = directory.join(format!("broker-{}.log", node_id(index)));
+        let data = data_dir(directory, index);
+        Ok(Self { index, config, data, log, server: Mutex::new(None) })
+    }
+
+    /// The process id, or `None` while the broker is not running.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        lock(&self.server).as_ref().map(Server::pid)
+    }
+
+    /// The broker's id in the Kafka protocol: its index plus one.
+    #[must_use]
+    pub fn node_id(&self) -> i32 {
+        node_id(self.index) as i32
+    }
+
+    fn failed(&self, what: &str) -> Error {
+        let log_tail = log_tail(&self.log, TAIL_LINES);
+        Error::Broker { index: self.index, what: what.to_owned(), log_tail }
+    }
+
+    fn on_running<T>(&self, act: impl FnOnce(&mut Server) -> Result<T, Error>) -> Result<T, Error> {
+        let mut server = lock(&self.server);
+        match server.as_mut() {
+            Some(server) => act(server),
+            None => Err(Error::State { index: self.index, state: "not running" }),
+        }
+    }
+}
+
+/// A running Apache Kafka. Dropping it kills the brokers and removes their files, unless the
+/// environment variable `CURTAIL_APACHE_KEEP` is set, which keeps the files.
+///
+/// Brokers are named by their index from 0; their Kafka ids are the index plus one. All methods
+/// block, and may be called from several threads.
+#[derive(Debug)]
+pub struct ApacheCluster {
+    toolchain: Toolchain,
+    heap_mb: u32,
+    brokers: Vec<Broker>,
+    ports: Ports,
+    watchdog: Watchdog,
+    directory: PathBuf,
+}
+
+impl ApacheCluster {
+    /// One broker, with settings for tests: topics are created on first use, internal topics have a
+    /// copy on every broker and few partitions, groups form without delay, a dead broker is noticed
+    /// after 3 s.
+    pub fn builder() -> ApacheClusterBuilder {
+        ApacheClusterBuilder {
+            toolchain: None,
+            brokers: 1,
+            heap_mb: None,
+            properties: BTreeMap::new(),
+        }
+    }
+
+    /// `host:port` of all brokers, separated by commas.
+    #[must_use]
+    pub fn bootstrap(&self) -> String {
+        let addresses: Vec<String> = (0..self.len()).map(|index| self.address(index)).collect();
+        addresses.join(",")
+    }
+
+    /// `host:port` of one broker.
+    ///
+    /// # Panics
+    /// If there is no broker of this index, like every method that takes one.
+    #[must_use]
+    pub fn address(&self, index: usize) -> String {
+        format!("127.0.0.1:{}", self.ports.clients[index].number)
+    }
+
+    /// The number of brokers, running or not.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a cluster is never empty")]
+    pub fn len(&self) -> usize {
+        self.brokers.len()
+    }
+
+    /// The broker of this index.
+    #[must_use]
+    pub fn broker(&self, index: usize) -> &Broker {
+        &self.brokers[index]
+    }
+
+    /// The directory with the broker's topics (`log.dirs`).
+    #[must_use]
+    pub fn data_dir(&self, index: usize) -> &Path {
+        &self.brokers[index].data
+    }
+
+    /// The file with everything the broker printed, over all its starts.
+    #[must_use]
+    pub fn log_path(&self, index: usize) -> &Path {
+        &self.brokers[index].log
+    }
+
+    /// The directory of the whole cluster, removed with it.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The toolchain the cluster runs on.
+    #[must_use]
+    pub fn toolchain(&self) -> &Toolchain {
+        &self.toolchain
+    }
+
+    /// Kills a broker at once (SIGKILL), frozen or not.
+    ///
+    /// # Errors
+    /// If it is not running.
+    pub fn kill(&self, index: usize) -> Result<(), Error> {
+        let broker = &self.brokers[index];
+        broker.on_running(|server| {
+            let pid = server.pid();
+            server.kill()?;
+            self.watchdog.gone(pid);
+            Ok(())
+        })?;
+        *lock(&broker.server) = None;
+        Ok(())
+    }
+
+    /// Stops a broker in its tracks (SIGSTOP): its connections stay open and silent.
+    ///
+    /// # Errors
+    /// If it is not running.
+    pub fn freeze(&self, index: usize) -> Result<(), Error> {
+        self.brokers[index].on_running(|server| server.signal("STOP"))
+    }
+
+    /// Lets a frozen broker go on (SIGCONT).
+    ///
+    /// # Errors
+    /// If it is not running.
+    pub fn thaw(&self, index: usize) -> Result<(), Error> {
+        self.brokers[index].on_running(|server| server.signal("CONT"))
+    }
+
+    /// Asks a broker to shut down cleanly (SIGTERM: it hands over its leaderships first) and waits
+    /// for its end.
+    ///
+    /// # Errors
+    /// If it is not running, or has not ended after 60 seconds; then it is still running.
+    pub fn terminate(&self, index: usize) -> Result<(), Error> {
+        let broker = &self.brokers[index];
+        broker.on_running(|server| {
+            let pid = server.pid();
+            match server.terminate(STOP_LIMIT)? {
+                Some(_) => self.watchdog.gone(pid),
+                None => return Err(broker.failed("did not end after SIGTERM")),
+            }
+            Ok(())
+        })?;
+        *lock(&broker.server) = None;
+        Ok(())
+    }
+
+    /// Starts a broker that was killed or terminated, on its old port and data, and waits until it
+    /// serves.
+    ///
+    /// # Errors
+    /// If it is running, or is not ready within 90 seconds. With two of three brokers down no
+    /// broker can become ready: [`launch`](Self::launch) both, then
+    /// [`await_ready`](Self::await_ready).
+    pub fn restart(&self, index: usize) -> Result<(), Error> {
+        self.launch(index)?;
+        self.await_ready(index)
+    }
+
+    /// Starts a broker that is not running, or has ended by itself, without waiting for it.
+    ///
+    /// # Errors
+    /// If it is running or cannot be started.
+    pub fn launch(&self, index: usize) -> Result<(), Error> {
+        let broker = &self.brokers[index];
+        let mut slot = lock(&broker.server);
+        if let Some(server) = slot.as_mut() {
+            if !server.has_ended()? {
+                return Err(Error::State { index, state: "running" });
+            }
+            self.watchdog.gone(server.pid());
+        }
+        let server = Server::spawn(self.broker_command(broker), &broker.log)?;
+        self.watchdog.add(server.pid());
+        *slot = Some(server);
+        Ok(())
+    }
+
+    /// Waits until a launched broker serves its clients and is known as alive.
+    ///
+    /// # Errors
+    /// If it ends, or is not ready within 90 seconds.
+    pub fn await_ready(&self, index: usize) -> Result<(), Error> {
+        self.wait_ready(index, Instant::now() + START_LIMIT, 1)
+    }
+
+    /// Runs one of Kafka's tool classes to its end, with a limit of 120 seconds; see
+    /// [`Toolchain::tool`] for other limits and for the class names.
+    ///
+    /// # Errors
+    /// If it cannot be started or does not end in time.
+    pub fn run_tool(&self, class: &str, args: &[&str], stdin: &[u8]) -> Result<Output, Error> {
+        self.toolchain.tool(class).args(args).stdin(stdin).run()
+    }
+
+    fn broker_command(&self, broker: &Broker) -> Command {
+        let mut command = Command::new(self.toolchain.java());
+        command
+            .arg(format!("-Xmx{}m", self.heap_mb))
+            // As Kafka's own start script sets them.
+            .args(["-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"])
+            .args(["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"])
+            .args(["-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true"])
+            .arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS")
+            .arg("-cp")
+            .arg(self.toolchain.class_path())
+            .arg("kafka.Kafka")
+            .arg(&broker.config)
+            .current_dir(&self.directory);
+        command
+    }
+
+    /// Formats all brokers' storage, side by side.
+    fn format(&self) -> Result<(), Error> {
+        let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
+            let runs: Vec<_> =
+                self.brokers.iter().map(|broker| scope.spawn(|| self.format_one(broker))).collect();
+            runs.into_iter().map(|run| run.join().unwrap_or_else(|_| Err(broker_panic()))).collect()
+        });
+        results.into_iter().collect()
+    }
+
+    fn format_one(&self, broker: &Broker) -> Result<(), Error> {
+        let config = broker.config.display().to_string();
+        let output = self
+            .toolchain
+            .tool("kafka.tools.StorageTool")
+            .args(&["format", "-t", CLUSTER_ID, "-c", &config])
+            .jvm("-XX:TieredStopAtLevel=1")
+            .run()?;
+        if output.success() {
+            return Ok(());
+        }
+        let log_tail = format!("{}{}", output.stdout, output.stderr);
+        Err(Error::Broker { index: broker.index, what: "could not be formatted".into(), log_tail })
+    }
+
+    /// Ready means: the broker has said so, and lists itself and at least `listed` brokers.
+    fn wait_ready(&self, index: usize, deadline: Instant, listed: usize) -> Result<(), Error> {
+        let broker = &self.brokers[index];
+        // The lock is not held while waiting, so another thread can kill the broker meanwhile.
+        let progress = broker.on_running(|server| Ok(server.progress()))?;
+        match progress.wait_ready(deadline) {
+            Start::Ready => {}
+            Start::Ended => return Err(broker.failed("ended before it was ready")),
+            Start::TooLate => return Err(broker.failed("was not ready in time")),
+        }
+        let port = self.ports.clients[index].number;
+        loop {
+            let known = probe::live_brokers(port, deadline);
+            if known.is_ok_and(|ids| ids.contains(&broker.node_id()) && ids.len() >= listed) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(broker.failed("did not list its brokers in time"));
+            }
+            std::thread::sleep(PROBE_PAUSE);
+        }
+    }
+}
+
+fn broker_panic() -> Error {
+    Error::Invalid("formatting the storage panicked".into())
+}
+
+impl Drop for ApacheCluster {
+    fn drop(&mut self) {
+        for broker in &self.brokers {
+            if let Some(mut server) = lock(&broker.server).take() {
+                let pid = server.pid();
+                if server.kill().is_ok() {
+                    self.watchdog.gone(pid);
+                }
+            }
+        }
+        // The watchdog, dropped next, removes the directory.
+    }
+}

@@ -1,0 +1,42 @@
+//! A real Apache Kafka for tests and comparisons.
+//!
+//! The jars of one release come from Maven Central by `kafka/pom.xml`, once per target directory.
+//! [`ApacheCluster`] starts one or three KRaft brokers (each broker and controller in one process)
+//! on free loopback ports, and can kill, freeze, stop and restart each of them. Kafka's own tools
+//! run beside them with [`ApacheCluster::run_tool`] or [`Toolchain::tool`].
+//!
+//! A test begins with [`require_or_skip`]: without Java 17 or Maven it prints why it is skipped;
+//! where the environment variable `CI` is set it panics instead, for there it must run.
+//!
+//! Nothing outlives the test: every cluster has a watchdog (a small `sh`) that kills the brokers
+//! and removes their directory when the process that started them ends, however it ends.
+//!
+//! ```no_run
+//! let Some(toolchain) = curtail_apache::require_or_skip("my_test") else {
+//!     return Ok(());
+//! };
+//! let cluster = curtail_apache::ApacheCluster::builder()
+//!     .toolchain(toolchain)
+//!     .property("num.partitions", "6")
+//!     .start()?;
+//! let topics = cluster.run_tool(
+//!     "org.apache.kafka.tools.TopicCommand",
+//!     &["--bootstrap-server", &cluster.bootstrap(), "--list"],
+//!     b"",
+//! )?;
+//! assert!(topics.success());
+//! # Ok::<(), curtail_apache::Error>(())
+//! ```
+
+mod cluster;
+mod error;
+mod ports;
+mod probe;
+mod process;
+mod tool;
+mod toolchain;
+
+pub use cluster::{ApacheCluster, ApacheClusterBuilder, Broker};
+pub use error::Error;
+pub use tool::{Output, Tool};
+pub use toolchain::{KAFKA_VERSION, Missing, Toolchain, available, require_or_skip};

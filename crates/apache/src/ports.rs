@@ -1,0 +1,90 @@
+//! Loopback ports that stay ours.
+//!
+//! A broker that is killed and restarted must come back on its port. Ports are therefore taken from
+//! below the range the kernel hands to outgoing connections, and each is reserved by a lock on a
+//! file that all processes of this machine's user share, for as long as the cluster lives.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::Error;
+
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 12_000;
+
+/// One reserved port.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    /// Holds the lock; closing the file releases it.
+    _reservation: File,
+}
+
+/// Reserves `count` ports on which nothing listens.
+pub(crate) fn reserve(count: usize) -> Result<Vec<Port>, Error> {
+    let directory = std::env::temp_dir().join("curtail-apache-ports");
+    std::fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
+    let start = starting_point();
+    let mut ports = Vec::with_capacity(count);
+    for step in 0..COUNT {
+        if ports.len() == count {
+            break;
+        }
+        let number = FIRST + (start + step) % COUNT;
+        if let Some(port) = try_reserve(&directory.join(number.to_string()), number)? {
+            ports.push(port);
+        }
+    }
+    if ports.len() < count {
+        return Err(Error::Invalid(format!(
+            "no {count} free loopback ports from {FIRST} to {}",
+            FIRST + COUNT - 1
+        )));
+    }
+    Ok(ports)
+}
+
+fn try_reserve(path: &PathBuf, number: u16) -> Result<Option<Port>, Error> {
+    let file = File::create(path).map_err(Error::file("create", path))?;
+    if file.try_lock().is_err() {
+        return Ok(None);
+    }
+    if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_err() {
+        return Ok(None);
+    }
+    Ok(Some(Port { number, _reservation: file }))
+}
+
+/// Spreads processes that start at the same time over the range; the locks decide, this only
+/// shortens the search.
+fn starting_point() -> u16 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
+    let mixed = nanos.wrapping_mul(2_654_435_761) ^ std::process::id().wrapping_mul(40_503);
+    (mixed % u32::from(COUNT)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn reserved_ports_are_distinct_free_and_released_on_drop() {
+        let first = reserve(4).unwrap();
+        let second = reserve(4).unwrap();
+        let numbers: BTreeSet<u16> = first.iter().chain(&second).map(|p| p.number).collect();
+        assert_eq!(numbers.len(), 8);
+        for number in &numbers {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, *number)).unwrap();
+        }
+        let path = std::env::temp_dir().join("curtail-apache-ports");
+        let number = first[0].number;
+        let path = path.join(number.to_string());
+        assert!(try_reserve(&path, number).unwrap().is_none(), "held while the port lives");
+        drop(first);
+        assert!(try_reserve(&path, number).unwrap().is_some(), "released with it");
+    }
+}

@@ -1,0 +1,244 @@
+//! Java, Maven and the jars of Apache Kafka.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The release that `kafka/pom.xml` names.
+pub const KAFKA_VERSION: &str = "4.3.0";
+
+/// The oldest Java that runs this release's brokers.
+const OLDEST_JAVA: u32 = 17;
+
+/// What is needed to run Apache Kafka here: a Java and the jars.
+#[derive(Debug, Clone)]
+pub struct Toolchain {
+    java: PathBuf,
+    java_version: u32,
+    jars: PathBuf,
+}
+
+impl Toolchain {
+    /// The `java` command.
+    #[must_use]
+    pub fn java(&self) -> &Path {
+        &self.java
+    }
+
+    /// Java's feature version, for example 17.
+    #[must_use]
+    pub fn java_version(&self) -> u32 {
+        self.java_version
+    }
+
+    /// The directory with the jars.
+    #[must_use]
+    pub fn jars(&self) -> &Path {
+        &self.jars
+    }
+
+    /// A class path of all jars, in Java's wildcard form.
+    #[must_use]
+    pub fn class_path(&self) -> String {
+        format!("{}/*", self.jars.display())
+    }
+}
+
+/// Why Apache Kafka cannot run here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Missing {
+    /// No `java` in `JAVA_HOME` or `PATH`.
+    #[error(
+        "no `java` found (neither in JAVA_HOME nor in PATH): the tests against Apache Kafka are \
+         skipped; install Java {OLDEST_JAVA} or newer"
+    )]
+    Java,
+    /// A `java` that is too old, or whose version cannot be read.
+    #[error(
+        "`java` is version {found}, Apache Kafka {KAFKA_VERSION} needs {OLDEST_JAVA} or newer: the \
+         tests against Apache Kafka are skipped"
+    )]
+    OldJava {
+        /// What `java -version` said.
+        found: String,
+    },
+    /// No `mvn`, and the jars have not been fetched before.
+    #[error(
+        "no `mvn` found and no jars in {cache}: the tests against Apache Kafka are skipped; \
+         install Maven"
+    )]
+    Maven {
+        /// Where the jars were looked for.
+        cache: PathBuf,
+    },
+    /// Maven is there but could not bring the jars.
+    #[error(
+        "`mvn` could not bring Apache Kafka {KAFKA_VERSION} from Maven Central: the tests against \
+         Apache Kafka are skipped: {reason}"
+    )]
+    Download {
+        /// The last line Maven printed, or the operating system's answer.
+        reason: String,
+    },
+}
+
+/// Looks for Java 17 or newer and for the jars, and fetches the jars with Maven if they are not
+/// there yet (about 54 MB, once per target directory; parallel callers wait for the first).
+///
+/// The answer is found once per process.
+///
+/// # Errors
+/// [`Missing`] says what is not there.
+pub fn available() -> Result<Toolchain, Missing> {
+    static FOUND: OnceLock<Result<Toolchain, Missing>> = OnceLock::new();
+    FOUND.get_or_init(find).clone()
+}
+
+/// For the first line of a test: the toolchain, or `None` after a line on standard error that says
+/// that `test` is skipped and why.
+///
+/// # Panics
+/// If the environment variable `CI` is set and the toolchain is missing: there these tests must
+/// run.
+#[must_use]
+pub fn require_or_skip(test: &str) -> Option<Toolchain> {
+    match available() {
+        Ok(toolchain) => Some(toolchain),
+        Err(missing) => {
+            let in_ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty() && v != "false");
+            assert!(!in_ci, "{test} must run under CI: {missing}");
+            // Not the test runner's captured output: a skipped test passes, and its output would
+            // be thrown away. A closed standard error loses only this line.
+            let _ = writeln!(std::io::stderr(), "skipped: {test}: {missing}");
+            None
+        }
+    }
+}
+
+fn find() -> Result<Toolchain, Missing> {
+    let java = find_java().ok_or(Missing::Java)?;
+    let banner = java_banner(&java).ok_or(Missing::Java)?;
+    let java_version = match feature_version(&banner) {
+        Some(version) if version >= OLDEST_JAVA => version,
+        _ => {
+            let found = banner.lines().next().unwrap_or("unknown").to_owned();
+            return Err(Missing::OldJava { found });
+        }
+    };
+    let jars = fetch_jars(&target_dir().join(format!("apache-kafka-{KAFKA_VERSION}")))?;
+    Ok(Toolchain { java, java_version, jars })
+}
+
+fn find_java() -> Option<PathBuf> {
+    let home = std::env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin/java"));
+    home.filter(|java| java.is_file()).or_else(|| find_in_path("java"))
+}
+
+fn find_in_path(command: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(command)).find(|file| file.is_file())
+}
+
+fn java_banner(java: &Path) -> Option<String> {
+    let output = Command::new(java).arg("-version").stdin(Stdio::null()).output().ok()?;
+    let text = if output.stderr.is_empty() { output.stdout } else { output.stderr };
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The feature version in the output of `java -version`: the number before the first dot of the
+/// quoted version, or the second number in versions of the form 1.8.
+fn feature_version(banner: &str) -> Option<u32> {
+    let quoted = banner.lines().find_map(|line| {
+        let rest = line.split_once("version \"")?.1;
+        Some(rest.split_once('"')?.0)
+    })?;
+    let mut numbers = quoted.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match numbers.next()?.ok()? {
+        1 => numbers.next()?.ok(),
+        feature => Some(feature),
+    }
+}
+
+/// Cargo's target directory as the caller's `cargo` sees it.
+fn target_dir() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = workspace.canonicalize().unwrap_or(workspace);
+    match std::env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => workspace.join(dir),
+        None => workspace.join("target"),
+    }
+}
+
+/// The directory `cache`, filled. It appears under its name only when it is complete.
+fn fetch_jars(cache: &Path) -> Result<PathBuf, Missing> {
+    if is_filled(cache) {
+        return Ok(cache.to_owned());
+    }
+    let Some(mvn) = find_in_path("mvn") else {
+        return Err(Missing::Maven { cache: cache.to_owned() });
+    };
+    let failed = |e: std::io::Error| Missing::Download { reason: e.to_string() };
+    if let Some(parent) = cache.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    let lock = File::create(cache.with_extension("0.lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    if is_filled(cache) {
+        return Ok(cache.to_owned());
+    }
+    let partial = cache.with_extension("0.partial");
+    if partial.exists() {
+        std::fs::remove_dir_all(&partial).map_err(failed)?;
+    }
+    copy_dependencies(&mvn, &partial)?;
+    std::fs::rename(&partial, cache).map_err(failed)?;
+    Ok(cache.to_owned())
+}
+
+fn is_filled(cache: &Path) -> bool {
+    cache.join(format!("kafka_2.13-{KAFKA_VERSION}.jar")).is_file()
+}
+
+fn copy_dependencies(mvn: &Path, into: &Path) -> Result<(), Missing> {
+    let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("kafka/pom.xml");
+    let output = Command::new(mvn)
+        .args(["-q", "-B", "-f"])
+        .arg(pom)
+        .arg("dependency:copy-dependencies")
+        .arg(format!("-DoutputDirectory={}", into.display()))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| Missing::Download { reason: e.to_string() })?;
+    if output.status.success() && is_filled(into) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = text.lines().find(|line| line.contains("ERROR"));
+    let reason = error.unwrap_or("it ended without the jars").to_owned();
+    Err(Missing::Download { reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_feature_version_is_read_from_both_forms() {
+        assert_eq!(feature_version("openjdk version \"17.0.15\" 2025-04-15\nx"), Some(17));
+        assert_eq!(feature_version("openjdk version \"21\" 2023-09-19"), Some(21));
+        assert_eq!(feature_version("java version \"1.8.0_392\""), Some(8));
+        assert_eq!(feature_version("Picked up options\nopenjdk version \"26-ea\""), Some(26));
+        assert_eq!(feature_version("no such thing"), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let text = Missing::Maven { cache: PathBuf::from("target/x") }.to_string();
+        assert!(text.contains("mvn") && text.contains("target/x") && text.contains("skipped"));
+        let text = Missing::OldJava { found: "openjdk version \"11\"".into() }.to_string();
+        assert!(text.contains("11") && text.contains("17"));
+    }
+}
