@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const usage = `usage: produce --bootstrap-server B --topic T --num-records N --record-size S --throughput R
+               [--warmup-records N] [--command-property k=v]... [--json FILE]
+       consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
+       e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
+               [--warmup-records N] [--command-property k=v]... [--json FILE]`
+
+// options is the command line, the same as that of "curtail perf".
+type options struct {
+	tool      string
+	bootstrap string
+	topic     string
+	// records counts all records, the warm-up's included.
+	records    int
+	warmup     int
+	recordSize int
+	// rate is in records a second; not positive is as fast as possible.
+	rate       float64
+	acks       string
+	json       string
+	properties map[string]string
+}
+
+func parse(arguments []string) (*options, error) {
+	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e"}, arguments[0]) {
+		return nil, errors.New(usage)
+	}
+	args := &options{tool: arguments[0], rate: -1, acks: "1", properties: map[string]string{}}
+	for rest := arguments[1:]; len(rest) > 0; rest = rest[2:] {
+		if len(rest) == 1 {
+			return nil, fmt.Errorf("%s needs a value\n%s", rest[0], usage)
+		}
+		if err := args.set(rest[0], rest[1]); err != nil {
+			return nil, err
+		}
+	}
+	if args.bootstrap == "" || args.topic == "" || args.records < 1 || args.recordSize < 1 && args.tool != "consume" {
+		return nil, fmt.Errorf("--bootstrap-server, --topic, --num-records and --record-size are needed\n%s", usage)
+	}
+	if args.warmup >= args.records {
+		return nil, errors.New("--warmup-records must be fewer than --num-records")
+	}
+	return args, nil
+}
+
+func (args *options) set(flag, value string) error {
+	var err error
+	switch flag {
+	case "--bootstrap-server":
+		args.bootstrap = value
+	case "--topic":
+		args.topic = value
+	case "--num-records":
+		args.records, err = strconv.Atoi(value)
+	case "--warmup-records":
+		args.warmup, err = strconv.Atoi(value)
+	case "--record-size":
+		args.recordSize, err = strconv.Atoi(value)
+	case "--throughput":
+		args.rate, err = strconv.ParseFloat(value, 64)
+	case "--producer-acks":
+		args.acks = value
+	case "--json":
+		args.json = value
+	case "--command-property":
+		key, value, found := strings.Cut(value, "=")
+		if !found {
+			return errors.New("--command-property needs k=v")
+		}
+		args.properties[key] = value
+	default:
+		return fmt.Errorf("unknown flag %s\n%s", flag, usage)
+	}
+	if err != nil {
+		return fmt.Errorf("%s needs a number, not %q", flag, value)
+	}
+	return nil
+}
+
+// A setter turns the value of one of Kafka's properties into franz-go's options.
+type setter func(value string) ([]kgo.Opt, error)
+
+var producerProperties = map[string]setter{
+	"acks": acksOption,
+	"linger.ms": number(func(n int) kgo.Opt {
+		return kgo.ProducerLinger(time.Duration(n) * time.Millisecond)
+	}),
+	"batch.size": number(func(n int) kgo.Opt { return kgo.ProducerBatchMaxBytes(int32(n)) }),
+	"max.in.flight.requests.per.connection": number(func(n int) kgo.Opt {
+		return kgo.MaxProduceRequestsInflightPerBroker(n)
+	}),
+	"compression.type":   compressionOption,
+	"enable.idempotence": idempotenceOption,
+	"delivery.timeout.ms": number(func(n int) kgo.Opt {
+		return kgo.RecordDeliveryTimeout(time.Duration(n) * time.Millisecond)
+	}),
+	"client.id": clientID,
+}
+
+var consumerProperties = map[string]setter{
+	"fetch.max.wait.ms": number(func(n int) kgo.Opt {
+		return kgo.FetchMaxWait(time.Duration(n) * time.Millisecond)
+	}),
+	"fetch.min.bytes":           number(func(n int) kgo.Opt { return kgo.FetchMinBytes(int32(n)) }),
+	"fetch.max.bytes":           number(func(n int) kgo.Opt { return kgo.FetchMaxBytes(int32(n)) }),
+	"max.partition.fetch.bytes": number(func(n int) kgo.Opt { return kgo.FetchMaxPartitionBytes(int32(n)) }),
+	"client.id":                 clientID,
+}
+
+// kafkaOptions maps the properties of one role; those of the other are passed over only in a tool that has both.
+func (args *options) kafkaOptions(own, other map[string]setter) ([]kgo.Opt, error) {
+	result := []kgo.Opt{kgo.SeedBrokers(strings.Split(args.bootstrap, ",")...)}
+	keys := make([]string, 0, len(args.properties))
+	for key := range args.properties {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	for _, key := range keys {
+		set, known := own[key]
+		if !known {
+			if _, others := other[key]; others && args.tool == "e2e" {
+				continue
+			}
+			return nil, fmt.Errorf("property %s is not mapped to franz-go; known: %s", key, names(own))
+		}
+		opts, err := set(args.properties[key])
+		if err != nil {
+			return nil, fmt.Errorf("property %s: %w", key, err)
+		}
+		result = append(result, opts...)
+	}
+	return result, nil
+}
+
+func names(setters map[string]setter) string {
+	result := make([]string, 0, len(setters))
+	for name := range setters {
+		result = append(result, name)
+	}
+	sort.Strings(result)
+	return strings.Join(result, ", ")
+}
+
+func number(option func(int) kgo.Opt) setter {
+	return func(value string) ([]kgo.Opt, error) {
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number", value)
+		}
+		return []kgo.Opt{option(n)}, nil
+	}
+}
+
+// Fewer acks than all exclude idempotence, which is on by default.
+func acksOption(value string) ([]kgo.Opt, error) {
+	switch value {
+	case "all", "-1":
+		return []kgo.Opt{kgo.RequiredAcks(kgo.AllISRAcks())}, nil
+	case "1":
+		return []kgo.Opt{kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite()}, nil
+	case "0":
+		return []kgo.Opt{kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite()}, nil
+	}
+	return nil, fmt.Errorf("%q is not 0, 1 or all", value)
+}
+
+func compressionOption(value string) ([]kgo.Opt, error) {
+	codecs := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	codec, known := codecs[value]
+	if !known {
+		return nil, fmt.Errorf("%q is not a compression", value)
+	}
+	return []kgo.Opt{kgo.ProducerBatchCompression(codec)}, nil
+}
+
+func idempotenceOption(value string) ([]kgo.Opt, error) {
+	switch value {
+	case "true":
+		return nil, nil
+	case "false":
+		return []kgo.Opt{kgo.DisableIdempotentWrite()}, nil
+	}
+	return nil, fmt.Errorf("%q is not true or false", value)
+}
+
+func clientID(value string) ([]kgo.Opt, error) {
+	return []kgo.Opt{kgo.ClientID(value)}, nil
+}

@@ -1,0 +1,107 @@
+package curtail.peers;
+
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.producer.ProducerConfig;
+
+/** The command line, the same as that of {@code curtail perf}. */
+final class Args {
+    private static final String USAGE = """
+        usage: produce --bootstrap-server B --topic T --num-records N --record-size S --throughput R
+                       [--warmup-records N] [--command-property k=v]... [--json FILE]
+               consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
+               e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
+                       [--warmup-records N] [--command-property k=v]... [--json FILE]""";
+
+    String tool;
+    String bootstrap;
+    String topic;
+    /** All records, the warm-up's included. */
+    long records;
+    long warmup;
+    int recordSize;
+    /** Records a second; not positive is as fast as possible. */
+    double rate = -1;
+    String acks = "1";
+    String json;
+    private final Map<String, String> properties = new LinkedHashMap<>();
+
+    static Args parse(String[] arguments) {
+        Args args = new Args();
+        if (arguments.length == 0 || !List.of("produce", "consume", "e2e").contains(arguments[0])) {
+            throw new IllegalArgumentException(USAGE);
+        }
+        args.tool = arguments[0];
+        for (int i = 1; i < arguments.length; i += 2) {
+            if (i + 1 == arguments.length) {
+                throw new IllegalArgumentException(arguments[i] + " needs a value\n" + USAGE);
+            }
+            args.set(arguments[i], arguments[i + 1]);
+        }
+        args.check();
+        return args;
+    }
+
+    private void set(String flag, String value) {
+        try {
+            switch (flag) {
+                case "--bootstrap-server" -> bootstrap = value;
+                case "--topic" -> topic = value;
+                case "--num-records" -> records = Long.parseLong(value);
+                case "--warmup-records" -> warmup = Long.parseLong(value);
+                case "--record-size" -> recordSize = Integer.parseInt(value);
+                case "--throughput" -> rate = Double.parseDouble(value);
+                case "--producer-acks" -> acks = value;
+                case "--json" -> json = value;
+                case "--command-property" -> {
+                    int equals = value.indexOf('=');
+                    if (equals < 1) {
+                        throw new IllegalArgumentException("--command-property needs k=v");
+                    }
+                    properties.put(value.substring(0, equals), value.substring(equals + 1));
+                }
+                default -> throw new IllegalArgumentException("unknown flag " + flag + "\n" + USAGE);
+            }
+        } catch (NumberFormatException e) {
+            throw new IllegalArgumentException(flag + " needs a number, not " + value);
+        }
+    }
+
+    private void check() {
+        if (bootstrap == null || topic == null || records < 1 || recordSize < 1 && !tool.equals("consume")) {
+            throw new IllegalArgumentException(
+                "--bootstrap-server, --topic, --num-records and --record-size are needed\n" + USAGE);
+        }
+        if (warmup >= records) {
+            throw new IllegalArgumentException("--warmup-records must be fewer than --num-records");
+        }
+    }
+
+    /** The given defaults, overridden by the command line's properties that are a producer's. */
+    Properties producer(Map<String, String> defaults) {
+        return apply(defaults, ProducerConfig.configNames(), ConsumerConfig.configNames());
+    }
+
+    /** The given defaults, overridden by the command line's properties that are a consumer's. */
+    Properties consumer(Map<String, String> defaults) {
+        return apply(defaults, ConsumerConfig.configNames(), ProducerConfig.configNames());
+    }
+
+    private Properties apply(Map<String, String> defaults, Set<String> own, Set<String> other) {
+        Properties result = new Properties();
+        result.putAll(defaults);
+        result.put("bootstrap.servers", bootstrap);
+        properties.forEach((key, value) -> {
+            if (own.contains(key)) {
+                result.put(key, value);
+            } else if (!tool.equals("e2e") || !other.contains(key)) {
+                throw new IllegalArgumentException("unknown property " + key);
+            }
+        });
+        return result;
+    }
+}

@@ -1,0 +1,101 @@
+//! The command line, the same as that of `curtail perf`.
+
+use crate::Failure;
+
+const USAGE: &str = "\
+usage: produce --bootstrap-server B --topic T --num-records N --record-size S --throughput R
+               [--warmup-records N] [--command-property k=v]... [--json FILE]
+       consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
+       e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
+               [--warmup-records N] [--command-property k=v]... [--json FILE]";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    Produce,
+    Consume,
+    EndToEnd,
+}
+
+#[derive(Debug)]
+pub struct Args {
+    pub tool: Tool,
+    pub bootstrap: String,
+    pub topic: String,
+    /// All records, the warm-up's included.
+    pub records: u64,
+    pub warmup: u64,
+    pub record_size: usize,
+    /// Records a second; `None` is as fast as possible.
+    pub rate: Option<f64>,
+    pub acks: Option<String>,
+    pub properties: Vec<(String, String)>,
+    pub json: Option<String>,
+}
+
+impl Args {
+    pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let tool = match args.next().as_deref() {
+            Some("produce") => Tool::Produce,
+            Some("consume") => Tool::Consume,
+            Some("e2e") => Tool::EndToEnd,
+            _ => return Err(USAGE.into()),
+        };
+        let mut parsed = Self {
+            tool,
+            bootstrap: String::new(),
+            topic: String::new(),
+            records: 0,
+            warmup: 0,
+            record_size: 0,
+            rate: None,
+            acks: None,
+            properties: Vec::new(),
+            json: None,
+        };
+        while let Some(flag) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{flag} needs a value\n{USAGE}"))?;
+            parsed.set(&flag, value)?;
+        }
+        parsed.check()?;
+        Ok(parsed)
+    }
+
+    fn set(&mut self, flag: &str, value: String) -> Result<(), Failure> {
+        match flag {
+            "--bootstrap-server" => self.bootstrap = value,
+            "--topic" => self.topic = value,
+            "--num-records" => self.records = number(flag, &value)?,
+            "--warmup-records" => self.warmup = number(flag, &value)?,
+            "--record-size" => self.record_size = number(flag, &value)?,
+            "--throughput" => self.rate = Some(number(flag, &value)?).filter(|rate| *rate > 0.0),
+            "--producer-acks" => self.acks = Some(value),
+            "--json" => self.json = Some(value),
+            "--command-property" => {
+                let (key, value) = value.split_once('=').ok_or("--command-property needs k=v")?;
+                self.properties.push((key.to_owned(), value.to_owned()));
+            }
+            _ => return Err(format!("unknown flag {flag}\n{USAGE}").into()),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let missing = [
+            ("--bootstrap-server", self.bootstrap.is_empty()),
+            ("--topic", self.topic.is_empty()),
+            ("--num-records", self.records == 0),
+            ("--record-size", self.record_size == 0 && self.tool != Tool::Consume),
+        ];
+        if let Some((flag, _)) = missing.iter().find(|(_, missing)| *missing) {
+            return Err(format!("{flag} is needed\n{USAGE}").into());
+        }
+        if self.warmup >= self.records {
+            return Err("--warmup-records must be fewer than --num-records".into());
+        }
+        Ok(())
+    }
+}
+
+fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, Failure> {
+    value.parse().map_err(|_| format!("{flag} needs a number, not {value:?}").into())
+}

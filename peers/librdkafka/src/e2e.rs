@@ -1,0 +1,149 @@
+//! One record at a time: sent, acknowledged, read back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::FromClientConfigAndContext as _;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
+use rdkafka::{Message as _, Offset, TopicPartitionList};
+
+use crate::Failure;
+use crate::args::Args;
+use crate::consume::{QUIET_LIMIT, partitions};
+use crate::measure::{Cpu, Histogram, Report, payloads};
+use crate::properties::{self, Role};
+
+const PAYLOADS: usize = 1024;
+const NEW_TOPIC_LIMIT: Duration = Duration::from_secs(30);
+const NEW_TOPIC_PAUSE: Duration = Duration::from_millis(50);
+
+struct Context(Mutex<Sender<Option<String>>>);
+
+impl ClientContext for Context {}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
+        let error = result.as_ref().err().map(|(error, _)| error.to_string());
+        // After the last record nobody listens any more.
+        let _ = self.0.lock().unwrap().send(error);
+    }
+}
+
+/// The latency of a record is from just before its send until it has been read, its ack being
+/// awaited in between, as in Kafka's own tool.
+pub fn run(args: &Args) -> Result<Report, Failure> {
+    let consumer = consumer_at_end(args)?;
+    let (sender, acks) = channel();
+    let mut config = properties::producer(&args.bootstrap);
+    config.set("linger.ms", "0").set("acks", args.acks.as_deref().unwrap_or("1"));
+    properties::apply(&mut config, &args.properties, Role::Producer, true)?;
+    properties::settle_idempotence(&mut config);
+    let context = Context(Mutex::new(sender));
+    let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
+    let producer = Arc::new(producer);
+    let stop = Arc::new(AtomicBool::new(false));
+    let poller = {
+        let (producer, stop) = (Arc::clone(&producer), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                producer.poll(Duration::from_millis(100));
+            }
+        })
+    };
+    let result = measure(args, &producer, &consumer, &acks);
+    stop.store(true, Ordering::Relaxed);
+    poller.join().map_err(|_| "the polling thread panicked")?;
+    result
+}
+
+fn measure(
+    args: &Args,
+    producer: &BaseProducer<Context>,
+    consumer: &BaseConsumer,
+    acks: &Receiver<Option<String>>,
+) -> Result<Report, Failure> {
+    let payloads = payloads(PAYLOADS, args.record_size);
+    let mut latency = Histogram::new();
+    let (mut cpu, mut begun) = (Cpu::now()?, Instant::now());
+    for index in 0..args.records {
+        if index == args.warmup && index > 0 {
+            latency = Histogram::new();
+            (cpu, begun) = (Cpu::now()?, Instant::now());
+        }
+        let payload = &payloads[index as usize % PAYLOADS];
+        let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&args.topic).payload(payload);
+        let sent = Instant::now();
+        producer.send(record).map_err(|(error, _)| error)?;
+        if let Some(error) = acks.recv()? {
+            return Err(format!("record {index} was not accepted: {error}").into());
+        }
+        let message = consumer
+            .poll(QUIET_LIMIT)
+            .ok_or_else(|| format!("record {index} did not come back in {QUIET_LIMIT:?}"))??;
+        latency.record(sent.elapsed().as_nanos() as u64);
+        if message.payload() != Some(&payload[..]) {
+            return Err(format!("record {index} came back changed or out of turn").into());
+        }
+    }
+    let (elapsed, cpu_end) = (begun.elapsed(), Cpu::now()?);
+    let records = args.records - args.warmup;
+    Ok(Report {
+        tool: "e2e",
+        records,
+        errors: 0,
+        record_size: args.record_size as f64,
+        bytes: records * args.record_size as u64,
+        elapsed,
+        cpu: (cpu, cpu_end),
+        send_latency: latency.clone(),
+        latency,
+    })
+}
+
+/// A consumer whose place in every partition is the end as it is now.
+fn consumer_at_end(args: &Args) -> Result<BaseConsumer, Failure> {
+    let mut config = properties::consumer(&args.bootstrap);
+    config.set("fetch.wait.max.ms", "0");
+    properties::apply(&mut config, &args.properties, Role::Consumer, true)?;
+    let consumer: BaseConsumer = config.create()?;
+    let mut list = TopicPartitionList::new();
+    for partition in partitions(&consumer, &args.topic)? {
+        let end = end_offset(&consumer, &args.topic, partition)?;
+        list.add_partition_offset(&args.topic, partition, Offset::Offset(end))?;
+    }
+    consumer.assign(&list)?;
+    Ok(consumer)
+}
+
+/// The partition's end. The leader of a topic that was just created may not know of it yet.
+fn end_offset(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<i64, Failure> {
+    let begun = Instant::now();
+    loop {
+        match consumer.fetch_watermarks(topic, partition, NEW_TOPIC_LIMIT) {
+            Ok((_, end)) => return Ok(end),
+            Err(error) if is_too_early(&error) && begun.elapsed() < NEW_TOPIC_LIMIT => {
+                std::thread::sleep(NEW_TOPIC_PAUSE);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn is_too_early(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::NotLeaderForPartition
+                | RDKafkaErrorCode::LeaderNotAvailable
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+        )
+    )
+}

@@ -1,0 +1,37 @@
+//! The load of `curtail perf`, with librdkafka through the crate `rdkafka`.
+
+mod args;
+mod consume;
+mod e2e;
+mod measure;
+mod produce;
+mod properties;
+
+use std::process::ExitCode;
+
+use args::{Args, Tool};
+
+/// A failure in words for the person who ran the command.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let result = Args::parse(std::env::args().skip(1)).and_then(|args| {
+        let report = match args.tool {
+            Tool::Produce => produce::run(&args)?,
+            Tool::Consume => consume::run(&args)?,
+            Tool::EndToEnd => e2e::run(&args)?,
+        };
+        println!("{}", report.summary());
+        if let Some(path) = &args.json {
+            std::fs::write(path, report.json() + "\n").map_err(|e| format!("write {path}: {e}"))?;
+        }
+        Ok(())
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Kafka's property names in librdkafka's.
+
+use rdkafka::ClientConfig;
+
+use crate::Failure;
+
+/// What a Java name is called here, by the client it is for.
+const PRODUCER: &[(&str, &str)] = &[
+    ("acks", "acks"),
+    ("linger.ms", "linger.ms"),
+    ("batch.size", "batch.size"),
+    ("compression.type", "compression.type"),
+    ("max.in.flight.requests.per.connection", "max.in.flight.requests.per.connection"),
+    ("enable.idempotence", "enable.idempotence"),
+    ("request.timeout.ms", "request.timeout.ms"),
+    ("delivery.timeout.ms", "delivery.timeout.ms"),
+    ("client.id", "client.id"),
+];
+const CONSUMER: &[(&str, &str)] = &[
+    ("fetch.max.wait.ms", "fetch.wait.max.ms"),
+    ("fetch.min.bytes", "fetch.min.bytes"),
+    ("fetch.max.bytes", "fetch.max.bytes"),
+    ("max.partition.fetch.bytes", "max.partition.fetch.bytes"),
+    ("client.id", "client.id"),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Producer,
+    Consumer,
+}
+
+/// Puts the properties of `role` into `config`. A property of the other role is passed over only
+/// where both roles are in use (`both`); one of neither is an error.
+pub fn apply(
+    config: &mut ClientConfig,
+    properties: &[(String, String)],
+    role: Role,
+    both: bool,
+) -> Result<(), Failure> {
+    let (own, other) = match role {
+        Role::Producer => (PRODUCER, CONSUMER),
+        Role::Consumer => (CONSUMER, PRODUCER),
+    };
+    for (name, value) in properties {
+        let find = |names: &'static [(&str, &str)]| names.iter().find(|(java, _)| java == name);
+        match find(own) {
+            Some((_, native)) => _ = config.set(*native, value),
+            None if both && find(other).is_some() => {}
+            None => {
+                let known: Vec<&str> = own.iter().map(|(java, _)| *java).collect();
+                let known = known.join(", ");
+                let text = format!("property {name} is not mapped to librdkafka; known: {known}");
+                return Err(text.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A producer's settings: librdkafka's defaults, but idempotent as the Java client is by default,
+/// unless the properties ask for what idempotence excludes.
+pub fn producer(bootstrap: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", bootstrap);
+    config
+}
+
+/// Decides idempotence once all properties are in.
+pub fn settle_idempotence(config: &mut ClientConfig) {
+    let all = config.get("acks").is_none_or(|acks| acks == "all" || acks == "-1");
+    if config.get("enable.idempotence").is_none() && all {
+        config.set("enable.idempotence", "true");
+    }
+}
+
+/// A consumer's settings: librdkafka's defaults. The group is only there because librdkafka's
+/// consumer must have one; nothing joins it.
+pub fn consumer(bootstrap: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", bootstrap)
+        .set("group.id", "curtail-peer")
+        .set("enable.auto.commit", "false");
+    config
+}
