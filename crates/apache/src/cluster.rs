@@ -312,12 +312,13 @@ impl ApacheCluster {
         Ok(())
     }
 
-    /// Stops a broker in its tracks (SIGSTOP): its connections stay open and silent.
+    /// Stops a broker in its tracks (SIGSTOP) and waits until it has stopped: its connections stay
+    /// open and silent.
     ///
     /// # Errors
     /// If it is not running.
     pub fn freeze(&self, index: usize) -> Result<(), Error> {
-        self.brokers[index].on_running(|server| server.signal("STOP"))
+        self.brokers[index].on_running(|server| server.freeze())
     }
 
     /// Lets a frozen broker go on (SIGCONT).
@@ -325,7 +326,7 @@ impl ApacheCluster {
     /// # Errors
     /// If it is not running.
     pub fn thaw(&self, index: usize) -> Result<(), Error> {
-        self.brokers[index].on_running(|server| server.signal("CONT"))
+        self.brokers[index].on_running(|server| server.thaw())
     }
 
     /// Asks a broker to shut down cleanly (SIGTERM: it hands over its leaderships first) and waits

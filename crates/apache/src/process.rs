@@ -8,6 +8,10 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{self, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
 use crate::error::Error;
 
 /// The line a KRaft server logs when it is unfenced and serves its listeners.
@@ -119,24 +123,38 @@ impl Server {
 
     /// SIGTERM, and waits for the end; `None` if it has not come after `limit`.
     pub(crate) fn terminate(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
-        self.signal("TERM")?;
+        self.signal(Signal::SIGTERM)?;
         if self.progress.wait(Stage::Ended, Instant::now() + limit) != Stage::Ended {
             return Ok(None);
         }
         self.child.wait().map(Some).map_err(Error::io("wait for a broker"))
     }
 
-    /// Sends a signal by name. The standard library sends only SIGKILL.
-    pub(crate) fn signal(&self, name: &str) -> Result<(), Error> {
-        let status = Command::new("kill")
-            .arg(format!("-{name}"))
-            .arg(self.pid().to_string())
-            .status()
-            .map_err(Error::io("run `kill`"))?;
-        if status.success() {
-            return Ok(());
+    /// SIGSTOP, and waits until every thread of the process has stopped: the signal alone only asks
+    /// for it.
+    pub(crate) fn freeze(&self) -> Result<(), Error> {
+        self.signal(Signal::SIGSTOP)?;
+        // The child is not reaped here, should it have ended instead.
+        let until = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(self.id()), until) {
+            Ok(WaitStatus::Stopped(..)) => Ok(()),
+            Ok(other) => Err(Error::Invalid(format!("the broker did not freeze: {other:?}"))),
+            Err(errno) => Err(Error::io("wait for a broker to freeze")(errno.into())),
         }
-        Err(Error::Invalid(format!("`kill -{name} {}` failed", self.pid())))
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) -> Result<(), Error> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    /// Sends a signal. The standard library sends only SIGKILL.
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        signal::kill(self.id(), signal).map_err(|errno| Error::io("signal a broker")(errno.into()))
+    }
+
+    fn id(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
     }
 }
 

@@ -58,3 +58,19 @@ fn the_watchdog_kills_what_was_added_and_not_what_is_gone() {
         server.kill().unwrap();
     }
 }
+
+#[test]
+fn a_frozen_server_has_stopped_when_the_call_returns() {
+    let directory = tempfile::tempdir().unwrap();
+    // Busy, so that it is likely to be running on the other processor when the signal comes.
+    let mut server =
+        Server::spawn(shell("while :; do :; done"), &directory.path().join("log")).unwrap();
+    for _ in 0..100 {
+        server.freeze().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+        assert!(stat.contains(") T "), "{stat}");
+        server.thaw().unwrap();
+    }
+    server.kill().unwrap();
+    assert!(server.freeze().is_err(), "it has ended");
+}
