@@ -1,6 +1,6 @@
 //! The task that keeps the snapshot fresh.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use curtail_proto::backoff::Backoff;
 use curtail_wire::{
@@ -22,12 +22,16 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         let pause = backoff.after(failures, shared.env.entropy.unit());
         wait_for_work(&shared, Instant::now() + pause, failures > 0).await;
-        let asked = take_wanted(&shared);
+        let (asked, avoid) = take_wanted(&shared);
+        if connection.as_ref().is_some_and(|open| is_avoided(&shared, open, &avoid)) {
+            connection = None;
+        }
         // A broker that hangs must not keep the others' answers from us: the first tries are short.
         let common = &shared.common;
         let patience = common.retry_backoff_max.saturating_mul(1 << failures.min(16));
         let patience = patience.min(common.request_timeout);
-        let refreshed = match timeout(patience, refresh(&shared, &mut connection, &asked)).await {
+        let exchange = refresh(&shared, &mut connection, &asked, &avoid);
+        let refreshed = match timeout(patience, exchange).await {
             Ok(refreshed) => refreshed,
             Err(_) => Err(late(&shared, patience)),
         };
@@ -69,10 +73,17 @@ async fn wait_for_work(shared: &Shared, not_before: Instant, again: bool) {
     }
 }
 
-fn take_wanted(shared: &Shared) -> Vec<Arc<str>> {
+fn take_wanted(shared: &Shared) -> (Vec<Arc<str>>, BTreeSet<i32>) {
     let mut wanted = shared.wanted.lock();
     wanted.refresh = false;
-    wanted.topics.keys().cloned().collect()
+    (wanted.topics.keys().cloned().collect(), std::mem::take(&mut wanted.avoid))
+}
+
+/// Whether the connection leads to a broker that is not to be asked.
+fn is_avoided(shared: &Shared, open: &Connection, avoid: &BTreeSet<i32>) -> bool {
+    let snapshot = shared.snapshot.load();
+    let mut nodes = avoid.iter().filter_map(|id| snapshot.node(*id));
+    nodes.any(|node| **open.peer() == format!("{}:{}", node.host, node.port))
 }
 
 /// One exchange. Whether every topic asked for is there and has its leaders.
@@ -80,10 +91,11 @@ async fn refresh(
     shared: &Shared,
     connection: &mut Option<Connection>,
     asked: &[Arc<str>],
+    avoid: &BTreeSet<i32>,
 ) -> Result<bool> {
     let open = match connection {
         Some(open) => open,
-        None => connection.insert(shared.connect_any().await?),
+        None => connection.insert(shared.connect_any(avoid).await?),
     };
     let request = MetadataRequest {
         topics: Some(

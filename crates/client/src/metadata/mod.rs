@@ -4,7 +4,7 @@
 mod driver;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
 };
 
@@ -71,6 +71,8 @@ struct Wanted {
     /// Topics in use: every refresh asks for them.
     topics: BTreeMap<Arc<str>, ()>,
     refresh: bool,
+    /// Brokers not to ask.
+    avoid: BTreeSet<i32>,
 }
 
 /// Ends the driver's task when the last handle goes.
@@ -125,6 +127,14 @@ impl MetadataHandle {
         self.shared.wake.notify_one();
     }
 
+    /// As [`Self::request_refresh`], asking another broker than `broker`, which is suspected to hang or to be cut
+    /// off. Only where no other broker answers is that one asked.
+    #[allow(dead_code, reason = "for whoever suspects a broker")]
+    pub(crate) fn request_refresh_avoiding(&self, topic: Option<&str>, broker: i32) {
+        self.shared.wanted.lock().avoid.insert(broker);
+        self.request_refresh(topic);
+    }
+
     /// The topic's leaders, asked for if not known yet. Waits until `deadline`.
     ///
     /// # Cancel safety
@@ -162,7 +172,7 @@ impl MetadataHandle {
 
     /// Connects to any broker that answers: known ones first, then `bootstrap.servers`.
     pub(crate) async fn connect_any(&self) -> Result<Connection> {
-        self.shared.connect_any().await
+        self.shared.connect_any(&BTreeSet::new()).await
     }
 
     fn final_problem(&self, topic: &str) -> Option<Error> {
@@ -236,10 +246,13 @@ impl Shared {
         self.version.send_modify(|v| *v += 1);
     }
 
-    async fn connect_any(&self) -> Result<Connection> {
+    async fn connect_any(&self, avoid: &BTreeSet<i32>) -> Result<Connection> {
         let snapshot = self.snapshot.load_full();
-        let mut candidates: Vec<(String, u16)> =
-            snapshot.nodes().map(|node| (node.host.clone(), node.port)).collect();
+        let (avoided, usable): (Vec<&Node>, Vec<&Node>) =
+            snapshot.nodes().partition(|node| avoid.contains(&node.id));
+        let address = |node: &Node| (node.host.clone(), node.port);
+        let mut candidates: Vec<(String, u16)> = usable.into_iter().map(address).collect();
+        let avoided: Vec<(String, u16)> = avoided.into_iter().map(address).collect();
         // Clients spread over the brokers instead of all asking the first.
         if !candidates.is_empty() {
             let first = self.env.entropy.below(candidates.len() as u64) as usize;
@@ -247,11 +260,12 @@ impl Shared {
         }
         for server in &self.common.bootstrap_servers {
             if let Some((host, port)) = crate::conn::parse_address(server)
-                && !candidates.iter().any(|(h, p)| h == host && *p == port)
+                && !candidates.iter().chain(&avoided).any(|(h, p)| h == host && *p == port)
             {
                 candidates.push((host.into(), port));
             }
         }
+        candidates.extend(avoided);
         // A broker that hangs accepts connections and says nothing. Every broker is first given a short time, so that
         // one that answers is found; then those that took longer have all the time there is.
         let full = self.common.connection_setup_timeout;
