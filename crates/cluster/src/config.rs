@@ -119,6 +119,17 @@ pub struct ClusterConfig {
     pub socket_request_max_bytes: usize,
     /// `max.connections`: open connections per broker; more are closed at once.
     pub max_connections: usize,
+    /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets`, which shares the groups out among the
+    /// brokers. Kafka's default is 50.
+    pub offsets_topic_partitions: i32,
+    /// `offsets.topic.replication.factor`: its replicas, or as many as there are brokers if that is fewer.
+    pub offsets_topic_replication_factor: i16,
+    /// `transaction.state.log.num.partitions`: partitions of `__transaction_state`. Kafka's default is 50.
+    pub transaction_log_partitions: i32,
+    /// `transaction.state.log.replication.factor`: its replicas, or as many as there are brokers if that is fewer.
+    pub transaction_log_replication_factor: i16,
+    /// `transaction.state.log.min.isr`: its `min.insync.replicas`, at most its replicas.
+    pub transaction_log_min_isr: i16,
     /// `metadata.propagation.delay.ms`: how long a change of the cluster's metadata takes to reach a broker.
     /// Curtail's own; see also [`ClusterHandle::set_metadata_delay`](crate::ClusterHandle::set_metadata_delay).
     pub metadata_propagation_delay: Duration,
@@ -155,6 +166,11 @@ impl Default for ClusterConfig {
             fetch_max_bytes: 55 << 20,
             socket_request_max_bytes: 100 << 20,
             max_connections: 10_000,
+            offsets_topic_partitions: 4,
+            offsets_topic_replication_factor: 3,
+            transaction_log_partitions: 4,
+            transaction_log_replication_factor: 3,
+            transaction_log_min_isr: 2,
             metadata_propagation_delay: Duration::ZERO,
             plant: None,
         }

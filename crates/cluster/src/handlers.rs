@@ -6,6 +6,7 @@ mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod fetch;
+mod find_coordinator;
 mod init_producer_id;
 mod list_offsets;
 mod metadata;
@@ -47,6 +48,7 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::FETCH, 4..=17, 4),
     (ApiKey::LIST_OFFSETS, 1..=10, 1),
     (ApiKey::METADATA, 0..=13, 0),
+    (ApiKey::FIND_COORDINATOR, 0..=6, 0),
     (ApiKey::API_VERSIONS, 0..=4, 0),
     (ApiKey::CREATE_TOPICS, 2..=7, 2),
     (ApiKey::DELETE_TOPICS, 1..=6, 1),
@@ -82,6 +84,7 @@ pub(crate) async fn handle(
         ApiKey::FETCH => fetch::handle(&request, &body, out).await,
         ApiKey::LIST_OFFSETS => list_offsets::handle(&request, body, out),
         ApiKey::METADATA => metadata::handle(&request, &body, out),
+        ApiKey::FIND_COORDINATOR => find_coordinator::handle(&request, body, out),
         ApiKey::API_VERSIONS => api_versions::handle(&request, body, out),
         ApiKey::CREATE_TOPICS => create_topics::handle(&request, body, out),
         ApiKey::DELETE_TOPICS => delete_topics::handle(&request, body, out),

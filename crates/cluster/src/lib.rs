@@ -11,6 +11,7 @@ mod broker;
 mod cluster;
 pub mod config;
 mod controller;
+mod coordinator;
 pub mod disk;
 mod error;
 mod faults;

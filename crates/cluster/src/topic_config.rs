@@ -19,7 +19,7 @@ pub(crate) struct TopicConfig {
 
 /// How a topic's settings are called, what a broker's default is called, and what the value must be.
 const SETTINGS: &[(&str, Option<&str>, Check)] = &[
-    ("cleanup.policy", None, Check::OneOf(&["delete"])),
+    ("cleanup.policy", None, Check::OneOf(&["delete", "compact"])),
     ("compression.type", None, Check::OneOf(&["producer"])),
     ("flush.messages", None, Check::Range(1, i64::MAX)),
     ("index.interval.bytes", None, Check::Range(0, i32::MAX as i64)),
@@ -91,15 +91,18 @@ impl TopicConfig {
             Some(_) => TimestampType::CreateTime,
             None => cluster.log_message_timestamp_type,
         };
+        // Only a newer record of its key may end a record's life in a compacted topic.
+        let compacted = self.given.get("cleanup.policy").is_some_and(|policy| policy == "compact");
         LogConfig {
             segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
             index_interval_bytes: unsigned("index.interval.bytes")
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(defaults.index_interval_bytes),
-            retention_bytes: unsigned("retention.bytes"),
+            retention_bytes: unsigned("retention.bytes").filter(|_| !compacted),
             retention_ms: self
                 .number("retention.ms")
-                .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms)),
+                .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms))
+                .filter(|_| !compacted),
             max_message_bytes: unsigned("max.message.bytes")
                 .map_or(cluster.message_max_bytes, |n| n as usize),
             timestamp_type,

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    pin::Pin,
     sync::Arc,
 };
 
@@ -17,7 +18,7 @@ use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_wire::produce::NodeEndpoint;
 use parking_lot::{Mutex, RwLock};
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     config::ClusterConfig,
@@ -51,7 +52,12 @@ pub(crate) struct Broker {
     /// The broker's own, possibly old, copy of the metadata: the only one its answers come from.
     image: ArcSwap<Image>,
     partitions: RwLock<BTreeMap<PartitionKey, Arc<Partition>>>,
+    /// Takes work to where the incarnation's tasks run.
+    spawner: mpsc::UnboundedSender<Work>,
 }
+
+/// Work that a broker does beside its requests.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Broker {
     /// The broker's copy of the metadata.
@@ -66,6 +72,13 @@ impl Broker {
 
     pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
         self.partitions.read().values().cloned().collect()
+    }
+
+    #[allow(dead_code, reason = "the coordinators use it")]
+    /// Has a task of this incarnation do something: it stops with the broker's gate and ends with the incarnation.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // After the incarnation's end nothing is done any more.
+        let _ = self.spawner.send(Box::pin(work));
     }
 
     /// Where a leader named in an answer listens (KIP-951).

@@ -122,6 +122,8 @@ struct Life {
     /// Metadata under way, with the time at which it arrives.
     under_way: VecDeque<(Instant, Arc<Image>)>,
     frozen: bool,
+    /// What [`Broker::spawn`] was given. It is taken at once, so it stays short.
+    work: mpsc::UnboundedReceiver<super::Work>,
     tasks: JoinSet<()>,
     connections: Arc<AtomicUsize>,
 }
@@ -168,6 +170,7 @@ impl Life {
         });
         let sessions =
             SessionCache::new(config.fetch_session_cache_slots, config.fetch_session_eviction);
+        let (spawner, work) = mpsc::unbounded_channel();
         let broker = Arc::new(Broker {
             id,
             epoch,
@@ -182,6 +185,7 @@ impl Life {
             dir: slot.dir.clone(),
             image: ArcSwap::from_pointee(Image::empty(&image.cluster_id)),
             partitions: RwLock::default(),
+            spawner,
             config,
         });
         // Whatever was under way to the incarnation before is in the image this one starts from.
@@ -195,6 +199,7 @@ impl Life {
             mailbox,
             under_way: VecDeque::new(),
             frozen: false,
+            work,
             tasks: JoinSet::new(),
             connections: Arc::default(),
         })
@@ -248,6 +253,9 @@ impl Life {
             tokio::select! {
                 biased;
                 () = self.mailbox.changed() => {}
+                Some(work) = self.work.recv() => {
+                    self.tasks.spawn(self.gate.guard(&self.alive, work));
+                }
                 Some(_) = self.tasks.join_next() => {}
                 accepted = listener.accept(), if accept_from <= now => match accepted {
                     Ok((socket, _)) => self.connected(socket),

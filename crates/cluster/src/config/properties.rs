@@ -198,6 +198,20 @@ static PROPERTIES: &[Property] = &[
         i32::to_string
     ),
     property!(
+        "offsets.topic.num.partitions",
+        "a count, at least 1",
+        offsets_topic_partitions,
+        |t| number(t, 1, 1000),
+        i32::to_string
+    ),
+    property!(
+        "offsets.topic.replication.factor",
+        "a count, at least 1",
+        offsets_topic_replication_factor,
+        |t| number(t, 1, i16::MAX),
+        i16::to_string
+    ),
+    property!(
         "replica.fetch.backoff.ms",
         "milliseconds, 0 or more",
         replica_fetch_backoff,
@@ -238,6 +252,27 @@ static PROPERTIES: &[Property] = &[
         socket_request_max_bytes,
         |t| number(t, 1, 100 << 20),
         usize::to_string
+    ),
+    property!(
+        "transaction.state.log.min.isr",
+        "a count, at least 1",
+        transaction_log_min_isr,
+        |t| number(t, 1, i16::MAX),
+        i16::to_string
+    ),
+    property!(
+        "transaction.state.log.num.partitions",
+        "a count, at least 1",
+        transaction_log_partitions,
+        |t| number(t, 1, 1000),
+        i32::to_string
+    ),
+    property!(
+        "transaction.state.log.replication.factor",
+        "a count, at least 1",
+        transaction_log_replication_factor,
+        |t| number(t, 1, i16::MAX),
+        i16::to_string
     ),
 ];
 

@@ -17,6 +17,7 @@ use super::{Answer, Call};
 use crate::{
     broker::Broker,
     controller::{CONTROLLER_ID, TopicSpec, valid_name},
+    coordinator::Kind,
     image::{Image, NO_LEADER, PartitionImage, TopicImage},
 };
 
@@ -122,11 +123,14 @@ fn one(
 }
 
 fn create(broker: &Broker, name: &str) -> ErrorCode {
-    let spec = TopicSpec {
-        name: name.to_owned(),
-        partitions: -1,
-        replication_factor: -1,
-        ..TopicSpec::default()
+    let spec = match Kind::of_topic(name) {
+        Some(kind) => kind.topic_spec(&broker.config),
+        None => TopicSpec {
+            name: name.to_owned(),
+            partitions: -1,
+            replication_factor: -1,
+            ..TopicSpec::default()
+        },
     };
     match broker.controller.create_topic(&spec) {
         Ok(_) | Err((ErrorCode::TOPIC_ALREADY_EXISTS, _)) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
@@ -143,7 +147,7 @@ fn describe(image: &Image, topic: &TopicImage, operations: i32) -> MetadataTopic
         error: ErrorCode::NONE,
         name: Some(topic.name.to_string()),
         topic_id: topic.id,
-        is_internal: false,
+        is_internal: Kind::of_topic(&topic.name).is_some(),
         partitions: partitions.collect(),
         authorized_operations: operations,
     }

@@ -89,6 +89,20 @@ pub(crate) struct Taken {
     pub(crate) leader_epoch: i32,
 }
 
+impl Taken {
+    #[allow(dead_code, reason = "the coordinators use it")]
+    /// Stands for everything before `end`, to wait for all of it.
+    pub(crate) fn up_to(end: i64, leader_epoch: i32) -> Self {
+        let appended = Appended {
+            base_offset: end - 1,
+            last_offset: end - 1,
+            log_append_time_ms: -1,
+            duplicate: false,
+        };
+        Self { appended, log_start: 0, leader_epoch }
+    }
+}
+
 /// Whether a batch is acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
@@ -267,9 +281,31 @@ impl Partition {
             stamp(&mut anonymous, ProducerStamp::NONE);
             batch = anonymous.into();
         }
+        self.append_locked(&mut self.inner.lock(), batch, all_replicas, now_ms)
+    }
+
+    #[allow(dead_code, reason = "the coordinators use it")]
+    /// Appends a coordinator's batch, which wants all in-sync replicas, as the leader of this epoch and no other.
+    pub(crate) fn append_in_epoch(
+        &self,
+        batch: Bytes,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Taken, NotServed> {
         let mut inner = self.inner.lock();
+        Self::check_epoch(&inner, leader_epoch)?;
+        self.append_locked(&mut inner, batch, true, now_ms)
+    }
+
+    fn append_locked(
+        &self,
+        inner: &mut Inner,
+        batch: Bytes,
+        all_replicas: bool,
+        now_ms: i64,
+    ) -> Result<Taken, NotServed> {
         if inner.leading.is_none() {
-            return Err(Self::not_led(&inner));
+            return Err(Self::not_led(inner));
         }
         if all_replicas && inner.image.isr.len() < inner.min_isr {
             let message = format!(
@@ -288,10 +324,29 @@ impl Partition {
                 let broker = self.owner.broker;
                 o.appended(broker, &self.topic, self.key.index, base_offset, last_offset, at);
             });
-            self.advance(&mut inner);
+            self.advance(inner);
             inner.fetches.news_for(Reader::Follower);
         }
         Ok(taken)
+    }
+
+    #[allow(dead_code, reason = "the coordinators use it")]
+    /// Reads as the leader of this epoch and no other, committed or not, from `offset` or the start of the log; tells
+    /// where the records begin. None are left at the end of the log.
+    pub(crate) fn read_in_epoch(
+        &self,
+        leader_epoch: i32,
+        offset: Option<i64>,
+        max_bytes: usize,
+    ) -> Result<(i64, Bytes), NotServed> {
+        let inner = self.inner.lock();
+        Self::check_epoch(&inner, leader_epoch)?;
+        if inner.leading.is_none() {
+            return Err(Self::not_led(&inner));
+        }
+        let offset = offset.unwrap_or(inner.log.start_offset());
+        let records = inner.log.read(offset, max_bytes, i64::MAX, true);
+        Ok((offset, records.map_err(|error| NotServed::code(error.code()))?))
     }
 
     /// Registers a wait for the batch to be on all in-sync replicas, if it is not decided yet.

@@ -1,0 +1,131 @@
+//! Coordinators: groups and transactions, whose state lives in the log of an internal topic.
+//!
+//! A key (a group's id, a transactional id) belongs to one partition of the topic, and the leader of that partition is
+//! the key's coordinator. [`runtime`] is what both have in common: it loads a partition's state when this broker
+//! becomes the leader, drops it when it no longer is, and appends changes in the leader's epoch only. A broker has one
+//! [`runtime::Coordinator`] for each kind: `Broker::apply` tells it of new metadata after the replicas have taken up
+//! their roles, and a task of the incarnation runs its timers.
+//!
+//! The topics are marked `cleanup.policy=compact`: retention deletes nothing from them. There is no cleaner yet, so old
+//! values stay in the log and a load reads them.
+
+#[allow(dead_code, reason = "the coordinators are built on it")]
+pub(crate) mod runtime;
+#[cfg(test)]
+mod tests;
+
+use curtail_wire::ErrorCode;
+
+use crate::{
+    broker::Broker,
+    config::ClusterConfig,
+    controller::TopicSpec,
+    image::{BrokerImage, Image},
+};
+
+/// What is coordinated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Group,
+    Transaction,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Group, Self::Transaction];
+
+    /// The topic whose log holds the state.
+    pub(crate) fn topic(self) -> &'static str {
+        match self {
+            Self::Group => "__consumer_offsets",
+            Self::Transaction => "__transaction_state",
+        }
+    }
+
+    /// The kind a key type of FindCoordinator stands for.
+    pub(crate) fn of_key_type(key_type: i8) -> Option<Self> {
+        match key_type {
+            0 => Some(Self::Group),
+            1 => Some(Self::Transaction),
+            _ => None,
+        }
+    }
+
+    /// The kind whose state a topic holds.
+    pub(crate) fn of_topic(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.topic() == name)
+    }
+
+    /// The topic as it is created. Embedded clusters may have fewer brokers than Kafka's defaults ask replicas of, so
+    /// both the factor and `min.insync.replicas` give way to the number of brokers.
+    pub(crate) fn topic_spec(self, config: &ClusterConfig) -> TopicSpec {
+        let (partitions, factor, min_isr) = match self {
+            Self::Group => {
+                (config.offsets_topic_partitions, config.offsets_topic_replication_factor, None)
+            }
+            Self::Transaction => (
+                config.transaction_log_partitions,
+                config.transaction_log_replication_factor,
+                Some(config.transaction_log_min_isr),
+            ),
+        };
+        let brokers = i16::try_from(config.brokers).unwrap_or(i16::MAX);
+        let factor = factor.min(brokers);
+        let mut configs = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
+        if let Some(min_isr) = min_isr {
+            configs.push(("min.insync.replicas".to_owned(), min_isr.min(factor).to_string()));
+        }
+        TopicSpec {
+            name: self.topic().to_owned(),
+            partitions,
+            replication_factor: factor,
+            assignment: Vec::new(),
+            configs,
+        }
+    }
+}
+
+/// The partition a key belongs to: Java's `String.hashCode` of it, made positive, modulo the partitions.
+pub(crate) fn partition_for(key: &str, partitions: usize) -> i32 {
+    let hash = key
+        .encode_utf16()
+        .fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    let positive = if hash == i32::MIN { 0 } else { hash.unsigned_abs() as usize };
+    i32::try_from(positive % partitions.max(1)).unwrap_or(0)
+}
+
+/// The partition of a key's state, once the topic exists.
+pub(crate) fn partition_of(image: &Image, kind: Kind, key: &str) -> Option<i32> {
+    Some(partition_for(key, image.topic(kind.topic())?.partitions.len()))
+}
+
+/// The broker that coordinates a key. Creates the topic when there is none yet.
+///
+/// # Errors
+/// COORDINATOR_NOT_AVAILABLE while the topic or its partition's leader is missing.
+pub(crate) fn find(broker: &Broker, kind: Kind, key: &str) -> Result<BrokerImage, ErrorCode> {
+    let image = broker.image();
+    let Some(topic) = image.topic(kind.topic()) else {
+        create(broker, kind);
+        return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    };
+    let index = partition_for(key, topic.partitions.len());
+    let leader = topic.partitions.get(index as usize).map(|partition| partition.leader);
+    leader
+        .and_then(|leader| image.live_broker(leader))
+        .cloned()
+        .ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE)
+}
+
+fn create(broker: &Broker, kind: Kind) {
+    match broker.controller.create_topic(&kind.topic_spec(&broker.config)) {
+        Ok(_) | Err((ErrorCode::TOPIC_ALREADY_EXISTS, _)) => {}
+        Err((code, reason)) => {
+            tracing::warn!(
+                topic = kind.topic(),
+                code = code.name(),
+                reason,
+                "internal topic was not created"
+            );
+        }
+    }
+}

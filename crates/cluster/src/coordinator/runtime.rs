@@ -1,0 +1,443 @@
+//! One coordinator on one broker: a [`Shard`] of state for every partition of the topic that this broker leads.
+//!
+//! Invariants:
+//! - A shard belongs to one leader epoch. Another epoch has another shard, loaded anew from the log.
+//! - What a shard appends goes through the partition's own check of that epoch, so a broker that has lost the
+//!   partition changes nothing any more, whatever its shard still believes.
+//! - State changes only after its record was appended, under the shard's lock, so the log's order is the state's.
+//! - The lock is never held across an await; it comes before a partition's.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    records::{
+        Batch, BatchBuilder, BatchHeader, Compression, ControlRecord, DecompressLimit,
+        EndTxnMarker, ProducerStamp, RecordData, batches, stamp,
+    },
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{Kind, partition_of};
+use crate::{
+    broker::Broker,
+    image::{Image, PartitionKey},
+    replica::{
+        partition::{Ack, NotServed, Partition, Taken},
+        purgatory::Wait,
+    },
+};
+
+/// Bytes of the log that are replayed before other tasks get their turn.
+const LOAD_BYTES: usize = 1 << 20;
+
+/// What a partition of the topic says, in the order of its log.
+pub(crate) enum Entry<'a> {
+    /// A record. One of a transaction holds only once a marker commits it.
+    Record { batch: &'a BatchHeader, offset: i64, key: &'a [u8], value: Option<&'a [u8]> },
+    /// The end of a producer's transaction in this partition.
+    Marker { producer_id: i64, producer_epoch: i16, marker: EndTxnMarker },
+}
+
+/// A record to append; without a value it deletes its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StateRecord {
+    pub(crate) key: Bytes,
+    pub(crate) value: Option<Bytes>,
+}
+
+/// The state of one partition's keys.
+pub(crate) trait State: Sized + Send + 'static {
+    /// Whose state it is.
+    const KIND: Kind;
+
+    /// The state of an empty log.
+    fn empty(broker: &Broker, partition: i32) -> Self;
+
+    /// Takes on one entry of the log while it is loaded. Entries it cannot read are skipped, as a later version may
+    /// have written them.
+    fn replay(&mut self, entry: &Entry<'_>);
+
+    /// The whole log has been replayed; requests come from now on.
+    fn loaded(&mut self, cx: &mut Cx<'_, Self>);
+
+    /// When [`State::expire`] is due next.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Does what is due at `cx.now`.
+    fn expire(&mut self, cx: &mut Cx<'_, Self>);
+}
+
+/// The state of one partition while this broker leads it in one epoch.
+pub(crate) struct Shard<S> {
+    pub(crate) index: i32,
+    pub(crate) leader_epoch: i32,
+    partition: Arc<Partition>,
+    inner: Mutex<Inner<S>>,
+    timer: Arc<Notify>,
+}
+
+struct Inner<S> {
+    phase: Phase<S>,
+    /// Everything before this offset is in the state.
+    end: i64,
+    /// The deadline the timer knows of.
+    armed: Option<Instant>,
+}
+
+enum Phase<S> {
+    Loading,
+    Active(S),
+    /// The broker leads the partition in this epoch no more, or could not read its log.
+    Gone,
+}
+
+/// What an operation on a shard has at hand, under the shard's lock.
+pub(crate) struct Cx<'a, S> {
+    pub(crate) broker: &'a Arc<Broker>,
+    pub(crate) shard: &'a Arc<Shard<S>>,
+    pub(crate) now: Instant,
+    end: &'a mut i64,
+}
+
+impl<S: State> Cx<'_, S> {
+    /// Wall-clock time in ms since the Unix epoch.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.broker.env.wall.now_ms()
+    }
+
+    /// Appends records as one batch. The caller changes its state once this has returned, and answers once
+    /// [`Shard::committed`] has.
+    ///
+    /// # Errors
+    /// Nothing was appended; what to answer, as Kafka's coordinators translate it.
+    pub(crate) fn append(&mut self, records: &[StateRecord]) -> Result<Taken, ErrorCode> {
+        let now_ms = self.now_ms();
+        let mut builder = BatchBuilder::new(Vec::new());
+        for record in records {
+            builder.append(&RecordData {
+                key: Some(&record.key),
+                value: record.value.as_deref(),
+                headers: &[],
+                timestamp: now_ms,
+            });
+        }
+        let batch = builder.seal(&Compression::NONE, &mut Vec::new());
+        let mut batch = batch.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
+        stamp(&mut batch, ProducerStamp::NONE);
+        self.append_batch(batch.into())
+    }
+
+    /// As [`Cx::append`], with a batch that is complete but for its offset and leader epoch.
+    pub(crate) fn append_batch(&mut self, batch: Bytes) -> Result<Taken, ErrorCode> {
+        let now_ms = self.now_ms();
+        let taken = self.shard.partition.append_in_epoch(batch, self.shard.leader_epoch, now_ms);
+        let taken = taken.map_err(|refused| append_error(&refused))?;
+        *self.end = taken.appended.last_offset + 1;
+        Ok(taken)
+    }
+}
+
+/// What a coordinator answers when its log did not take a record.
+fn append_error(refused: &NotServed) -> ErrorCode {
+    match refused.code {
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+        | ErrorCode::FENCED_LEADER_EPOCH
+        | ErrorCode::KAFKA_STORAGE_ERROR => ErrorCode::NOT_COORDINATOR,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        | ErrorCode::NOT_ENOUGH_REPLICAS
+        | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        | ErrorCode::REQUEST_TIMED_OUT => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        _ => ErrorCode::UNKNOWN_SERVER_ERROR,
+    }
+}
+
+impl<S: State> Shard<S> {
+    /// Runs an operation on the state.
+    ///
+    /// # Errors
+    /// COORDINATOR_LOAD_IN_PROGRESS before the log has been read, NOT_COORDINATOR after the partition has moved.
+    pub(crate) fn run<R>(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        operation: impl FnOnce(&mut S, &mut Cx<'_, S>) -> R,
+    ) -> Result<R, ErrorCode> {
+        let mut inner = self.inner.lock();
+        let Inner { phase, end, armed } = &mut *inner;
+        let state = match phase {
+            Phase::Loading => return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+            Phase::Gone => return Err(ErrorCode::NOT_COORDINATOR),
+            Phase::Active(state) => state,
+        };
+        let mut cx = Cx { broker, shard: self, now: Instant::now(), end };
+        let result = operation(state, &mut cx);
+        let deadline = state.deadline();
+        if deadline.is_some_and(|deadline| armed.is_none_or(|armed| deadline < armed)) {
+            *armed = deadline;
+            self.timer.notify_one();
+        }
+        Ok(result)
+    }
+
+    /// Waits until all in-sync replicas have what was appended, at most for `timeout`.
+    ///
+    /// # Errors
+    /// What to answer; the record may become committed later nevertheless.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn committed(
+        &self,
+        broker: &Broker,
+        taken: &Taken,
+        timeout: Duration,
+    ) -> Result<(), ErrorCode> {
+        match self.wait(broker, taken, timeout).await {
+            Ack::Done => Ok(()),
+            Ack::Open => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            Ack::Failed(refused) => Err(append_error(&refused)),
+        }
+    }
+
+    /// Waits until everything the state says is committed, so that what is answered from it cannot be lost with this
+    /// broker, at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`Shard::committed`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn settled(
+        &self,
+        broker: &Broker,
+        timeout: Duration,
+    ) -> Result<(), ErrorCode> {
+        let end = self.inner.lock().end;
+        let taken = Taken::up_to(end, self.leader_epoch);
+        match self.wait(broker, &taken, timeout).await {
+            Ack::Done => Ok(()),
+            // It is on every replica that was in sync, which is all a reader needs.
+            Ack::Failed(NotServed {
+                code: ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND, ..
+            }) => Ok(()),
+            Ack::Open => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            Ack::Failed(refused) => Err(append_error(&refused)),
+        }
+    }
+
+    async fn wait(&self, broker: &Broker, taken: &Taken, timeout: Duration) -> Ack {
+        let (id, wait) = (broker.wait_ids.next(), Wait::for_all(1));
+        let ack = self.partition.wait_for_ack(taken, id, &wait);
+        if ack != Ack::Open {
+            return ack;
+        }
+        // Whether it timed out is told from the partition.
+        let _ = timeout_at(Instant::now() + timeout, wait.done()).await;
+        self.partition.ack(taken, id)
+    }
+
+    /// Drops the state; whoever waits in it is told by that.
+    fn end(&self) {
+        self.inner.lock().phase = Phase::Gone;
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.inner.lock().phase, Phase::Gone)
+    }
+}
+
+/// A coordinator: the shards of the partitions this broker leads.
+pub(crate) struct Coordinator<S> {
+    shards: Mutex<BTreeMap<i32, Arc<Shard<S>>>>,
+    timer: Arc<Notify>,
+}
+
+impl<S> Default for Coordinator<S> {
+    fn default() -> Self {
+        Self { shards: Mutex::default(), timer: Arc::default() }
+    }
+}
+
+impl<S: State> Coordinator<S> {
+    /// The shard that holds a key's state.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR when another broker has it.
+    pub(crate) fn shard(&self, broker: &Broker, key: &str) -> Result<Arc<Shard<S>>, ErrorCode> {
+        let index = partition_of(&broker.image(), S::KIND, key);
+        index.and_then(|index| self.shard_at(index)).ok_or(ErrorCode::NOT_COORDINATOR)
+    }
+
+    /// The shard of a partition, if this broker leads it.
+    pub(crate) fn shard_at(&self, index: i32) -> Option<Arc<Shard<S>>> {
+        self.shards.lock().get(&index).cloned()
+    }
+
+    /// Every shard here.
+    pub(crate) fn shards(&self) -> Vec<Arc<Shard<S>>> {
+        self.shards.lock().values().cloned().collect()
+    }
+
+    /// Takes up the partitions that the metadata gives this broker, and drops the others. The replicas must have taken
+    /// on their roles already.
+    pub(crate) fn apply(&self, broker: &Arc<Broker>, image: &Image) {
+        let mut shards = self.shards.lock();
+        let topic = image.topic(S::KIND.topic());
+        let led: BTreeMap<i32, i32> = topic
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().zip(0..))
+            .filter(|(partition, _)| partition.leader == broker.id)
+            .map(|(partition, index)| (index, partition.leader_epoch))
+            .collect();
+        shards.retain(|index, shard| {
+            let stays = led.get(index) == Some(&shard.leader_epoch);
+            if !stays {
+                shard.end();
+            }
+            stays
+        });
+        let Some(topic) = topic else { return };
+        for (index, leader_epoch) in led {
+            if shards.contains_key(&index) {
+                continue;
+            }
+            let key = PartitionKey { topic: topic.id, index };
+            // Without it the log is offline, which has been reported.
+            let Some(partition) = broker.partition(key) else { continue };
+            let inner = Inner { phase: Phase::Loading, end: 0, armed: None };
+            let timer = Arc::clone(&self.timer);
+            let shard = Shard { index, leader_epoch, partition, inner: Mutex::new(inner), timer };
+            let shard = Arc::new(shard);
+            shards.insert(index, Arc::clone(&shard));
+            broker.spawn(load(Arc::clone(broker), shard));
+        }
+    }
+
+    /// Does what becomes due, for as long as the broker lives.
+    pub(crate) async fn run_timers(&self, broker: &Arc<Broker>) {
+        loop {
+            let mut next: Option<Instant> = None;
+            for shard in self.shards() {
+                if let Some(deadline) = expire(&shard, broker) {
+                    next = Some(next.map_or(deadline, |next| next.min(deadline)));
+                }
+            }
+            match next {
+                Some(next) => tokio::select! {
+                    biased;
+                    () = self.timer.notified() => {}
+                    () = sleep_until(next) => {}
+                },
+                None => self.timer.notified().await,
+            }
+        }
+    }
+}
+
+/// Does what is due in a shard; returns when the next is.
+fn expire<S: State>(shard: &Arc<Shard<S>>, broker: &Arc<Broker>) -> Option<Instant> {
+    let mut inner = shard.inner.lock();
+    let Inner { phase, end, armed } = &mut *inner;
+    let Phase::Active(state) = phase else { return None };
+    let mut cx = Cx { broker, shard, now: Instant::now(), end };
+    if state.deadline().is_some_and(|deadline| deadline <= cx.now) {
+        state.expire(&mut cx);
+    }
+    *armed = state.deadline();
+    *armed
+}
+
+/// Replays a partition's log and opens its shard.
+async fn load<S: State>(broker: Arc<Broker>, shard: Arc<Shard<S>>) {
+    let mut state = S::empty(&broker, shard.index);
+    let topic = S::KIND.topic();
+    match replay(&shard, &mut state).await {
+        Ok(end) => {
+            let mut inner = shard.inner.lock();
+            if matches!(inner.phase, Phase::Gone) {
+                return;
+            }
+            inner.end = end;
+            let mut cx =
+                Cx { broker: &broker, shard: &shard, now: Instant::now(), end: &mut inner.end };
+            state.loaded(&mut cx);
+            inner.phase = Phase::Active(state);
+            drop(inner);
+            shard.timer.notify_one();
+            tracing::debug!(
+                broker = broker.id,
+                topic,
+                partition = shard.index,
+                end,
+                "coordinator state loaded"
+            );
+        }
+        Err(reason) => {
+            tracing::error!(
+                broker = broker.id,
+                topic,
+                partition = shard.index,
+                reason,
+                "coordinator state was not loaded"
+            );
+            shard.end();
+        }
+    }
+}
+
+/// Replays the whole log, also what is not committed yet: the new leader's followers will take it on.
+async fn replay<S: State>(shard: &Shard<S>, state: &mut S) -> Result<i64, String> {
+    let mut offset = None;
+    loop {
+        let read = shard.partition.read_in_epoch(shard.leader_epoch, offset, LOAD_BYTES);
+        let (at, records) = match read {
+            Ok(read) => read,
+            // The partition has moved on; its next leader loads it.
+            Err(_) if shard.is_gone() => return Ok(0),
+            Err(refused) => return Err(refused.code.name().to_owned()),
+        };
+        if records.is_empty() {
+            return Ok(at);
+        }
+        let mut next = at;
+        for batch in batches(records) {
+            let batch = batch.map_err(|error| error.to_string())?;
+            replay_batch(&batch, state).map_err(|error| error.to_string())?;
+            next = batch.header.last_offset() + 1;
+        }
+        offset = Some(next);
+        tokio::task::yield_now().await;
+    }
+}
+
+fn replay_batch<S: State>(
+    batch: &Batch,
+    state: &mut S,
+) -> Result<(), curtail_wire::records::RecordError> {
+    let header = &batch.header;
+    let mut records = batch.records(&DecompressLimit::default())?;
+    while let Some(record) = records.next_ref() {
+        let record = record?;
+        if header.is_control() {
+            let parsed = ControlRecord::parse(record.key, record.value)?;
+            if let ControlRecord::EndTxn { marker, .. } = parsed {
+                let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
+                state.replay(&Entry::Marker { producer_id, producer_epoch, marker });
+            }
+            continue;
+        }
+        let Some(key) = record.key else { continue };
+        state.replay(&Entry::Record {
+            batch: header,
+            offset: record.offset,
+            key,
+            value: record.value,
+        });
+    }
+    Ok(())
+}

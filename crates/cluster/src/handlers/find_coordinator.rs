@@ -1,0 +1,58 @@
+//! FindCoordinator, key 10, versions 0 to 6; one key up to version 3, many from version 4 on.
+//!
+//! Any broker serves it. The first request creates the internal topic and is told to come again. Groups and
+//! transactions have coordinators; share groups (key type 2) have none here.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::{
+        StrBytes,
+        messages::{
+            BrokerId, FindCoordinatorRequest, FindCoordinatorResponse,
+            find_coordinator_response::Coordinator,
+        },
+    },
+};
+
+use super::{Answer, Call, text};
+use crate::coordinator::{self, Kind};
+
+/// First version with many keys.
+const BATCHED: i16 = 4;
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: FindCoordinatorRequest = call.decode(body)?;
+    if call.version() >= BATCHED {
+        let found = request.coordinator_keys.iter().map(|key| find(call, key, request.key_type));
+        let response = FindCoordinatorResponse::default().with_coordinators(found.collect());
+        return call.answer(&response, out);
+    }
+    let found = find(call, &request.key, request.key_type);
+    let response = FindCoordinatorResponse::default()
+        .with_error_code(found.error_code)
+        .with_error_message(found.error_message)
+        .with_node_id(found.node_id)
+        .with_host(found.host)
+        .with_port(found.port);
+    call.answer(&response, out)
+}
+
+fn find(call: &Call<'_>, key: &StrBytes, key_type: i8) -> Coordinator {
+    let found = match Kind::of_key_type(key_type) {
+        Some(kind) => coordinator::find(call.broker, kind, key),
+        None => Err(ErrorCode::INVALID_REQUEST),
+    };
+    let answer = Coordinator::default().with_key(key.clone());
+    match found {
+        Ok(broker) => answer
+            .with_node_id(BrokerId(broker.id))
+            .with_host(text(&broker.host))
+            .with_port(i32::from(broker.port)),
+        Err(code) => answer
+            .with_node_id(BrokerId(-1))
+            .with_port(-1)
+            .with_error_code(code.0)
+            .with_error_message(Some(text(code.message()))),
+    }
+}
