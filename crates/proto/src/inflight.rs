@@ -76,6 +76,16 @@ impl<T> InFlight<T> {
         self.waiting.front().map(|w| w.deadline)
     }
 
+    /// The oldest request without an answer.
+    pub fn oldest(&self) -> Option<&T> {
+        self.waiting.front().map(|w| &w.request)
+    }
+
+    /// The requests without an answer, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.iter().map(|w| &w.request)
+    }
+
     /// Everything unanswered, oldest first, when the connection is lost or given up.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.waiting.drain(..).map(|w| w.request)

@@ -13,6 +13,7 @@
 //! | [`pipelining`] | how many small requests to have under way on a connection |
 //! | [`backoff`] | how long to wait before trying again |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
+//! | [`suspicion`] | from when on a silent broker counts as being in trouble |
 //! | [`position`] | where a consumer stands, and which answers are too old to count |
 
 pub mod accumulator;
@@ -24,3 +25,4 @@ pub mod metadata;
 pub mod partitioner;
 pub mod pipelining;
 pub mod position;
+pub mod suspicion;

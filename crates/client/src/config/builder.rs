@@ -141,6 +141,15 @@ setters! { ProducerConfig:
     retries: u32;
     /// Sets `partitioner.ignore.keys`: spread records with keys as those without.
     partitioner_ignore_keys: bool;
+    /// Sets `curtail.suspicion.enable`: whether a broker whose answer is unusually late is suspected of hanging, so
+    /// that the leaders are looked up elsewhere and batches follow a leader that has moved.
+    suspicion: bool;
+    /// Sets `curtail.suspicion.multiple`: an answer is late after so many times the usual answer time, 1 or more.
+    suspicion_multiple: u32;
+    /// Sets `curtail.suspicion.min.ms`: no answer is late before this.
+    suspicion_min: Duration;
+    /// Sets `curtail.suspicion.max.ms`: every answer is late after this.
+    suspicion_max: Duration;
 }
 
 impl ProducerConfig {
@@ -202,6 +211,13 @@ impl ProducerConfig {
             );
         }
         self.validate_idempotence()?;
+        if self.suspicion_multiple == 0 || self.suspicion_min > self.suspicion_max {
+            return contradiction(
+                "curtail.suspicion.multiple must be at least 1, and curtail.suspicion.min.ms at most \
+                 curtail.suspicion.max.ms"
+                    .into(),
+            );
+        }
         let least = self.linger.saturating_add(self.common.request_timeout);
         if self.delivery_timeout < least {
             return contradiction(format!(

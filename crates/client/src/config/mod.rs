@@ -141,6 +141,15 @@ pub struct ProducerConfig {
     pub retries: u32,
     /// `partitioner.ignore.keys`.
     pub partitioner_ignore_keys: bool,
+    /// Whether a broker whose answer is unusually late is suspected of hanging. Not a setting of the Java client,
+    /// which waits for `request.timeout.ms`; as a property `curtail.suspicion.enable`.
+    pub suspicion: bool,
+    /// How late is unusual, in times the usual answer time; as a property `curtail.suspicion.multiple`.
+    pub suspicion_multiple: u32,
+    /// No answer is late before this; as a property `curtail.suspicion.min.ms`.
+    pub suspicion_min: Duration,
+    /// Every answer is late after this; as a property `curtail.suspicion.max.ms`.
+    pub suspicion_max: Duration,
 }
 
 impl Default for ProducerConfig {
@@ -159,6 +168,10 @@ impl Default for ProducerConfig {
             delivery_timeout: Duration::from_secs(120),
             retries: i32::MAX as u32,
             partitioner_ignore_keys: false,
+            suspicion: true,
+            suspicion_multiple: 4,
+            suspicion_min: Duration::from_millis(200),
+            suspicion_max: Duration::from_secs(2),
         }
     }
 }

@@ -180,6 +180,16 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         get: |config| config.compression.codec.name().to_owned(),
     },
     level!("compression.zstd.level", Codec::Zstd, "a level from -131072 to 22"),
+    property!("curtail.suspicion.enable", BOOLEAN, suspicion, boolean, bool::to_string),
+    property!("curtail.suspicion.max.ms", MILLIS, suspicion_max, int_millis, show_millis),
+    property!("curtail.suspicion.min.ms", MILLIS, suspicion_min, int_millis, show_millis),
+    property!(
+        "curtail.suspicion.multiple",
+        "a count, 1 or more",
+        suspicion_multiple,
+        |t| number(t, 1, u32::MAX),
+        u32::to_string
+    ),
     Property {
         name: "delivery.timeout.ms",
         expected: MILLIS,

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_net::{ReadSide, Socket};
-use curtail_proto::backoff::Backoff;
+use curtail_proto::{backoff::Backoff, suspicion::Trouble};
 use curtail_wire::{
     ApiKey,
     frame::FrameSplitter,
@@ -44,6 +44,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 strong.progress.notify_waiters();
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
+                lane.health.set(Trouble::Unreachable);
                 settle::connection_lost(&strong, lane.take_down(), &error);
                 give_up_late(&lane, &strong, &error);
                 // A connection that has worked is replaced at once. A broker that only shakes hands is not called
@@ -52,6 +53,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(broker = lane.broker, %error, "cannot connect");
+                lane.health.set(Trouble::Unreachable);
                 failures += 1;
                 give_up_late(&lane, &strong, &error);
             }
@@ -84,10 +86,21 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
             "its address is not known",
         ));
     };
-    let connection = Connection::open(&shared.env, &shared.config.common, &host, port).await?;
+    let open = Connection::open(&shared.env, &shared.config.common, &host, port);
+    let mut open = pin!(open);
+    let connection = tokio::select! {
+        biased;
+        opened = &mut open => opened?,
+        () = sleep(lane.patience()) => {
+            // Whoever places records need not wait for socket.connection.setup.timeout.ms to learn of it.
+            lane.health.set(Trouble::Unreachable);
+            open.await?
+        }
+    };
     let version = connection.negotiate(ApiKey::PRODUCE, produce::VERSIONS)?;
     let Parts { socket, splitter, peer, .. } = connection.into_parts();
     *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version)));
+    lane.health.set(Trouble::Fine);
     let timer = Box::pin(sleep_until(Instant::now()));
     Ok(Session { socket, splitter, peer, version, proven: false, timer })
 }
@@ -151,8 +164,7 @@ impl Session {
         let request = match &mut *lane.link() {
             Link::Up(up) => {
                 let request = up.in_flight.answered(id).map_err(|e| broken(e.to_string()))?;
-                let now = Instant::now().into_std();
-                up.pipelining.answered(request.written.into_std(), request.ahead, now);
+                lane.answered(up, &request);
                 request
             }
             Link::Down => return Err(Error::Closed),
@@ -219,13 +231,17 @@ impl Session {
         }
         ready!(self.timer.as_mut().poll(cx));
         let now = Instant::now().into_std();
-        let overdue = match &mut *lane.link() {
+        let (overdue, late) = match &mut *lane.link() {
             Link::Up(up) => {
                 up.armed = None;
-                up.in_flight.next_deadline().is_some_and(|deadline| deadline <= now)
+                let overdue = up.in_flight.next_deadline().is_some_and(|deadline| deadline <= now);
+                (overdue, lane.suspect_if_late(up, now).then(|| up.topics_in_flight()))
             }
-            Link::Down => false,
+            Link::Down => (false, None),
         };
+        for topic in late.unwrap_or_default() {
+            shared.metadata.request_refresh(Some(&topic));
+        }
         if overdue {
             for partition in lane.waiting() {
                 shared.expire(&partition, None);

@@ -4,11 +4,11 @@
 //! and saves the hop to the driver's task; the driver does it after every answer, timer and wake-up.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, IoSlice},
     sync::{Arc, Weak},
     task::Waker,
-    time::Instant as StdInstant,
+    time::{Duration, Instant as StdInstant},
 };
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,6 +17,7 @@ use curtail_proto::{
     accumulator::{Batch, Readiness, Take},
     inflight::InFlight,
     pipelining::Pipelining,
+    suspicion::{AnswerTime, Health, Suspicion, Trouble},
 };
 use curtail_wire::{
     Uuid,
@@ -30,7 +31,7 @@ use super::{
     partition::{Partition, PartitionState, Place},
     shared::Shared,
 };
-use crate::Acks;
+use crate::{Acks, ProducerConfig};
 
 /// Slices for one vectored write.
 const MAX_SLICES: usize = 64;
@@ -38,11 +39,21 @@ const MAX_SLICES: usize = 64;
 /// Ready partitions that are looked at for a complete batch.
 const LOOK_AHEAD: usize = 8;
 
+/// The pause before the leaders are looked up again while a broker is suspected; it doubles.
+const FIRST_LOOKUP_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest such pause: so much later than the cluster has elected it is noticed at worst.
+const LOOKUP_PAUSE_MAX: Duration = Duration::from_millis(200);
+
 /// One broker's lane.
 pub(super) struct Lane {
     pub(super) broker: i32,
+    /// Whether the broker can be expected to acknowledge; for readers without a lock.
+    pub(super) health: Health,
     shared: Weak<Shared>,
     max_in_flight: usize,
+    /// `None` when switched off.
+    suspicion: Option<Suspicion>,
     work: Mutex<Work>,
     link: Mutex<Link>,
     driver: Mutex<Option<Waker>>,
@@ -72,13 +83,26 @@ pub(super) struct Up {
     pub(super) in_flight: InFlight<Request>,
     /// How many requests that are not full to have in flight.
     pub(super) pipelining: Pipelining,
+    /// How long answers take on this connection.
+    pub(super) answer_time: AnswerTime,
     /// Bytes of requests that the socket has not taken yet, in order.
     outgoing: VecDeque<Bytes>,
     /// Requests with acks=0 whose bytes are still among `outgoing`.
     unanswered: Vec<Request>,
     glue: BytesMut,
+    /// Set while the oldest request is unusually late.
+    late: Option<Late>,
     /// When the driver's timer will fire; a caller that needs it earlier wakes the driver.
     pub(super) armed: Option<StdInstant>,
+}
+
+/// How a suspicion goes on.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    /// How often the leaders were looked up because of it.
+    lookups: u32,
+    /// When they are looked up again.
+    again: StdInstant,
 }
 
 /// A request on its way.
@@ -119,11 +143,19 @@ impl Up {
             version,
             in_flight: InFlight::default(),
             pipelining: Pipelining::default(),
+            answer_time: AnswerTime::default(),
             outgoing: VecDeque::new(),
             unanswered: Vec::new(),
             glue: BytesMut::new(),
+            late: None,
             armed: None,
         }
+    }
+
+    /// Topics of the requests without an answer.
+    pub(super) fn topics_in_flight(&self) -> BTreeSet<Arc<str>> {
+        let batches = self.in_flight.iter().flat_map(|request| &request.batches);
+        batches.map(|sent| sent.partition.topic.clone()).collect()
     }
 
     /// Writes as much as the socket takes.
@@ -157,11 +189,17 @@ impl Up {
 }
 
 impl Lane {
-    pub(super) fn new(broker: i32, shared: Weak<Shared>, max_in_flight: usize) -> Arc<Self> {
+    pub(super) fn new(broker: i32, shared: Weak<Shared>, config: &ProducerConfig) -> Arc<Self> {
         Arc::new(Self {
             broker,
+            health: Health::default(),
             shared,
-            max_in_flight,
+            max_in_flight: config.max_in_flight,
+            suspicion: config.suspicion.then_some(Suspicion {
+                multiple: config.suspicion_multiple,
+                floor: config.suspicion_min,
+                ceiling: config.suspicion_max,
+            }),
             work: Mutex::default(),
             link: Mutex::new(Link::Down),
             driver: Mutex::default(),
@@ -386,16 +424,55 @@ impl Lane {
 
     /// When the driver must look at the lane again if nothing else happens.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
-        let answer = up.in_flight.next_deadline();
+        let answer = earlier(up.in_flight.next_deadline(), self.late_at(up));
         if up.in_flight.len() >= self.max_in_flight {
             // What becomes due has to wait for an answer.
             return answer;
         }
         let due = self.work.lock().timed.first_key_value().map(|((at, _), _)| *at);
-        match (answer, due) {
-            (Some(answer), Some(due)) => Some(answer.min(due)),
-            (answer, due) => answer.or(due),
+        earlier(answer, due)
+    }
+
+    /// Takes note of an answer: how long it took, and whether the broker is no longer late.
+    pub(super) fn answered(&self, up: &mut Up, request: &Request) {
+        let now = Instant::now();
+        up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());
+        let took = now.saturating_duration_since(request.written);
+        let ceiling = self.suspicion.map_or(took, |suspicion| suspicion.ceiling);
+        up.answer_time.answered(took, ceiling);
+        self.health.set_usual(&up.answer_time);
+        if up.late.take().is_some() && self.late_at(up).is_some_and(|at| at <= now.into_std()) {
+            // The next request is late as well: the suspicion lasts, and its back-off begins anew.
+            return;
         }
+        if !self.health.is_fine() {
+            self.health.set(Trouble::Fine);
+        }
+    }
+
+    /// How long a broker of which nothing is known may take for a first answer, such as the one to a handshake.
+    pub(super) fn patience(&self) -> Duration {
+        self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&AnswerTime::default()))
+    }
+
+    /// When the oldest request will be unusually late, or what to do about it is to be repeated.
+    fn late_at(&self, up: &Up) -> Option<StdInstant> {
+        let oldest = up.in_flight.oldest()?;
+        let limit = self.suspicion.as_ref()?.limit(&up.answer_time);
+        Some(up.late.map_or(oldest.written.into_std() + limit, |late| late.again))
+    }
+
+    /// Suspects the broker if its oldest request is unusually late. Says whether the leaders of what is in flight
+    /// are to be looked up now: at once when a suspicion begins, with growing pauses while it lasts.
+    pub(super) fn suspect_if_late(&self, up: &mut Up, now: StdInstant) -> bool {
+        if self.late_at(up).is_none_or(|at| at > now) {
+            return false;
+        }
+        let lookups = up.late.map_or(0, |late| late.lookups);
+        let pause = FIRST_LOOKUP_PAUSE.saturating_mul(1 << lookups.min(8)).min(LOOKUP_PAUSE_MAX);
+        up.late = Some(Late { lookups: lookups + 1, again: now + pause });
+        self.health.set(Trouble::Suspect);
+        true
     }
 
     /// Every partition in the lists, for the expiry of what they hold.
@@ -416,6 +493,13 @@ impl Lane {
     pub(super) fn abandon(&self) {
         drop(self.take_down());
         *self.work.lock() = Work::default();
+    }
+}
+
+fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

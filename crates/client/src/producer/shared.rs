@@ -230,7 +230,7 @@ impl Shared {
         if let Some((lane, _)) = lanes.by_broker.get(&broker) {
             return lane.clone();
         }
-        let lane = Lane::new(broker, self.me.clone(), self.config.max_in_flight);
+        let lane = Lane::new(broker, self.me.clone(), &self.config);
         let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane

@@ -1,0 +1,205 @@
+//! When a silent broker counts as being in trouble.
+//!
+//! A broker that hangs sends no error: its connection stays open and its answers stay away, and waiting for
+//! `request.timeout.ms` costs half a minute. What can be known earlier is how long its answers usually take
+//! ([`AnswerTime`], smoothed as TCP smooths the round trip, RFC 6298), and so from when on one is unusually late
+//! ([`Suspicion::limit`]). The driver of a connection keeps [`Health`] up to date; whoever places records reads it
+//! without a lock.
+
+use std::{
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// The limit while no answer has come yet, within floor and ceiling (RFC 6298, 2.1).
+const UNTRIED: Duration = Duration::from_secs(1);
+
+/// When an answer is unusually late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Times the usual answer time, deviation included.
+    pub multiple: u32,
+    /// No answer is late before this.
+    pub floor: Duration,
+    /// Every answer is late after this.
+    pub ceiling: Duration,
+}
+
+impl Suspicion {
+    /// How old the oldest unanswered request may get before its broker is suspected.
+    pub fn limit(&self, usual: &AnswerTime) -> Duration {
+        let limit = usual.at_most().map_or(UNTRIED, |most| most.saturating_mul(self.multiple));
+        limit.min(self.ceiling).max(self.floor)
+    }
+}
+
+/// How long a broker's answers usually take: a smoothed mean and a smoothed deviation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerTime {
+    mean: Option<Duration>,
+    deviation: Duration,
+}
+
+impl AnswerTime {
+    /// Takes note of an answer. Times beyond `ceiling` count as `ceiling`: one answer that a frozen broker gave
+    /// when it went on must not make the next freeze look usual.
+    pub fn answered(&mut self, took: Duration, ceiling: Duration) {
+        let took = took.min(ceiling);
+        let Some(mean) = self.mean else {
+            self.mean = Some(took);
+            self.deviation = took / 2;
+            return;
+        };
+        self.deviation = (self.deviation * 3 + mean.abs_diff(took)) / 4;
+        self.mean = Some((mean * 7 + took) / 8);
+    }
+
+    /// The smoothed mean; `None` before the first answer.
+    pub fn mean(&self) -> Option<Duration> {
+        self.mean
+    }
+
+    /// What hardly any answer exceeds: the mean and four deviations. `None` before the first answer.
+    pub fn at_most(&self) -> Option<Duration> {
+        self.mean.map(|mean| mean + self.deviation * 4)
+    }
+}
+
+/// Whether a broker can be expected to acknowledge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Trouble {
+    /// Nothing is known against it.
+    #[default]
+    Fine = 0,
+    /// It refused the connection, closed or reset it, or could not be reached, and no new connection stands yet.
+    Unreachable = 1,
+    /// Its oldest unanswered request is older than the limit.
+    Suspect = 2,
+}
+
+/// A broker's state as its driver sees it, to be read from any task without a lock. The values are independent of
+/// one another and of everything else: relaxed loads and stores.
+#[derive(Debug, Default)]
+pub struct Health {
+    trouble: AtomicU8,
+    /// Mean answer time in microseconds; 0 before the first answer.
+    usual_us: AtomicU64,
+}
+
+impl Health {
+    /// The state now.
+    pub fn trouble(&self) -> Trouble {
+        match self.trouble.load(Ordering::Relaxed) {
+            0 => Trouble::Fine,
+            1 => Trouble::Unreachable,
+            _ => Trouble::Suspect,
+        }
+    }
+
+    /// Whether there is no trouble.
+    pub fn is_fine(&self) -> bool {
+        self.trouble() == Trouble::Fine
+    }
+
+    /// Changes the state; gives the former one.
+    pub fn set(&self, trouble: Trouble) -> Trouble {
+        match self.trouble.swap(trouble as u8, Ordering::Relaxed) {
+            0 => Trouble::Fine,
+            1 => Trouble::Unreachable,
+            _ => Trouble::Suspect,
+        }
+    }
+
+    /// The broker's mean answer time; `None` before the first answer.
+    pub fn usual(&self) -> Option<Duration> {
+        match self.usual_us.load(Ordering::Relaxed) {
+            0 => None,
+            us => Some(Duration::from_micros(us)),
+        }
+    }
+
+    /// Publishes the mean answer time.
+    pub fn set_usual(&self, usual: &AnswerTime) {
+        let us = usual
+            .mean()
+            .map_or(0, |mean| u64::try_from(mean.as_micros()).unwrap_or(u64::MAX).max(1));
+        self.usual_us.store(us, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: Suspicion = Suspicion {
+        multiple: 4,
+        floor: Duration::from_millis(200),
+        ceiling: Duration::from_secs(2),
+    };
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn after(answers: impl IntoIterator<Item = u64>) -> AnswerTime {
+        let mut usual = AnswerTime::default();
+        for took in answers {
+            usual.answered(ms(took), POLICY.ceiling);
+        }
+        usual
+    }
+
+    #[test]
+    fn an_untried_broker_gets_a_second() {
+        assert_eq!(POLICY.limit(&AnswerTime::default()), ms(1000));
+        let impatient = Suspicion { ceiling: ms(300), ..POLICY };
+        assert_eq!(impatient.limit(&AnswerTime::default()), ms(300));
+    }
+
+    #[test]
+    fn the_limit_is_a_multiple_of_what_is_usual_within_floor_and_ceiling() {
+        assert_eq!(POLICY.limit(&after([3; 100])), POLICY.floor);
+        let limit = POLICY.limit(&after([100; 200]));
+        assert!(limit >= ms(400) && limit < ms(410), "{limit:?}");
+        assert_eq!(POLICY.limit(&after([1000; 100])), POLICY.ceiling);
+    }
+
+    #[test]
+    fn answers_that_vary_are_waited_for_longer() {
+        let steady = POLICY.limit(&after([100; 100]));
+        let varying = POLICY.limit(&after((0..100).map(|n| if n % 2 == 0 { 50 } else { 150 })));
+        assert!(varying > steady + ms(400), "{varying:?} {steady:?}");
+    }
+
+    #[test]
+    fn one_freeze_is_forgotten_within_some_dozen_answers() {
+        let mut usual = after([5; 100]);
+        usual.answered(ms(20_000), POLICY.ceiling);
+        assert_eq!(POLICY.limit(&usual), POLICY.ceiling);
+        for _ in 0..40 {
+            usual.answered(ms(5), POLICY.ceiling);
+        }
+        assert_eq!(POLICY.limit(&usual), POLICY.floor);
+    }
+
+    #[test]
+    fn a_ceiling_below_the_floor_gives_way() {
+        let policy = Suspicion { ceiling: ms(100), ..POLICY };
+        assert_eq!(policy.limit(&after([1])), POLICY.floor);
+    }
+
+    #[test]
+    fn health_is_what_was_set_last() {
+        let health = Health::default();
+        assert!(health.is_fine());
+        assert_eq!(health.usual(), None);
+        for trouble in [Trouble::Suspect, Trouble::Unreachable, Trouble::Fine] {
+            let former = health.trouble();
+            assert_eq!(health.set(trouble), former);
+            assert_eq!(health.trouble(), trouble);
+        }
+        health.set_usual(&after([7]));
+        assert_eq!(health.usual(), Some(ms(7)));
+    }
+}
