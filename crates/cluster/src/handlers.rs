@@ -5,6 +5,7 @@ mod create_topics;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_producers;
 mod fetch;
 mod find_coordinator;
 mod init_producer_id;
@@ -12,6 +13,7 @@ mod list_offsets;
 mod metadata;
 mod offsets_for_leader_epoch;
 mod produce;
+mod write_txn_markers;
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -54,8 +56,10 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::DELETE_TOPICS, 1..=6, 1),
     (ApiKey::INIT_PRODUCER_ID, 0..=5, 0),
     (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, 2),
+    (ApiKey::WRITE_TXN_MARKERS, 1..=1, 1),
     (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
     (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
+    (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
 ];
 
 fn is_served(header: &RequestHeader<'_>) -> bool {
@@ -92,6 +96,8 @@ pub(crate) async fn handle(
         ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(&request, body, out),
         ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(&request, body, out),
         ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(&request, body, out),
+        ApiKey::DESCRIBE_PRODUCERS => describe_producers::handle(&request, body, out),
+        ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(&request, body, out).await,
         _ => Err("unsupported API".to_owned()),
     }
 }

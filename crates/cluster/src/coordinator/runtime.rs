@@ -136,7 +136,8 @@ impl<S: State> Cx<'_, S> {
     /// As [`Cx::append`], with a batch that is complete but for its offset and leader epoch.
     pub(crate) fn append_batch(&mut self, batch: Bytes) -> Result<Taken, ErrorCode> {
         let now_ms = self.now_ms();
-        let taken = self.shard.partition.append_in_epoch(batch, self.shard.leader_epoch, now_ms);
+        let taken =
+            self.shard.partition.append_in_epoch(batch, None, self.shard.leader_epoch, now_ms);
         let taken = taken.map_err(|refused| append_error(&refused))?;
         *self.end = taken.appended.last_offset + 1;
         Ok(taken)

@@ -6,6 +6,8 @@
 //! - Leader epochs are checked from version 9, the epoch of the reader's last record from 12 (KIP-595).
 //! - From version 12 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader, from 16 with its address
 //!   (KIP-951); from 13 topics go by id.
+//! - With READ_COMMITTED nothing at or behind the last stable offset, and with the records the transactions among
+//!   them that were aborted (KIP-98).
 //! - A follower's fetch says what it has and moves the high watermark.
 
 use std::{sync::Arc, time::Duration};
@@ -13,7 +15,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    fetch::{FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse},
+    fetch::{
+        FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse, IsolationLevel,
+    },
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -105,6 +109,7 @@ struct Poll<'a> {
     by: ReadBy,
     min_bytes: usize,
     max_bytes: usize,
+    isolation: IsolationLevel,
     deadline: Option<Instant>,
     items: Vec<(Item, Result<Arc<Partition>, NotServed>)>,
 }
@@ -162,6 +167,7 @@ impl<'a> Poll<'a> {
             by,
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(max_bytes),
             max_bytes,
+            isolation: request.isolation_level,
             deadline: (wait > 0).then(|| Instant::now() + Duration::from_millis(wait)),
             items,
         }
@@ -215,6 +221,7 @@ impl<'a> Poll<'a> {
                 max_bytes: left.min(usize::try_from(item.fetch.max_bytes).unwrap_or(0)),
                 // A first batch that is too large goes out anyway, or its reader would never get past it.
                 at_least_one: pass.bytes == 0,
+                isolation: self.isolation,
             };
             let read = match partition {
                 Ok(partition) => partition.read(&spec, self.by, now),
@@ -226,7 +233,8 @@ impl<'a> Poll<'a> {
                     pass.bytes += slice.records.len();
                     pass.urgent |= slice.diverging.is_some();
                     answer.high_watermark = slice.high_watermark;
-                    answer.last_stable_offset = slice.high_watermark;
+                    answer.last_stable_offset = slice.last_stable;
+                    answer.aborted_transactions = slice.aborted;
                     answer.log_start_offset = slice.log_start;
                     answer.diverging_epoch = slice.diverging;
                     answer.records = slice.records;

@@ -1,6 +1,6 @@
 //! ListOffsets, key 2, versions 1 to 10.
 //!
-//! Earliest (-2), latest (-1, the high watermark), the record with the largest timestamp (-3), and the first
+//! Earliest (-2), latest (-1: the high watermark, or the last stable offset for readers of committed records), the record with the largest timestamp (-3), and the first
 //! record at or after a timestamp. The start of the local log (-4) is the start of the log, as nothing is tiered, and
 //! the end of what is tiered (-5) does not exist. A new leader answers OFFSET_NOT_AVAILABLE until its high watermark
 //! has passed the start of its epoch (KIP-207), LEADER_NOT_AVAILABLE before version 5.
@@ -13,6 +13,7 @@ use curtail_wire::{
         list_offsets_request::ListOffsetsPartition,
         list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
     },
+    fetch::IsolationLevel,
 };
 
 use super::{Answer, Call};
@@ -20,10 +21,14 @@ use crate::replica::partition::{NotServed, OffsetSpec};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ListOffsetsRequest = call.decode(body)?;
-    let follower = request.replica_id.0 >= 0;
+    let isolation = match request.isolation_level {
+        1 => IsolationLevel::ReadCommitted,
+        _ => IsolationLevel::ReadUncommitted,
+    };
+    let consumer = (request.replica_id.0 < 0).then_some(isolation);
     let topics = request.topics.iter().map(|topic| {
         let partitions =
-            topic.partitions.iter().map(|asked| one(call, &topic.name.0, asked, follower));
+            topic.partitions.iter().map(|asked| one(call, &topic.name.0, asked, consumer));
         ListOffsetsTopicResponse::default()
             .with_name(topic.name.clone())
             .with_partitions(partitions.collect())
@@ -36,9 +41,9 @@ fn one(
     call: &Call<'_>,
     topic: &str,
     asked: &ListOffsetsPartition,
-    follower: bool,
+    consumer: Option<IsolationLevel>,
 ) -> ListOffsetsPartitionResponse {
-    let found = find(call, topic, asked, follower);
+    let found = find(call, topic, asked, consumer);
     let response =
         ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
     match found {
@@ -62,7 +67,7 @@ fn find(
     call: &Call<'_>,
     topic: &str,
     asked: &ListOffsetsPartition,
-    follower: bool,
+    consumer: Option<IsolationLevel>,
 ) -> Result<(i64, i64, i32), NotServed> {
     let spec = match asked.timestamp {
         -1 => OffsetSpec::Latest,
@@ -73,5 +78,5 @@ fn find(
         _ => return Err(NotServed::code(ErrorCode::UNSUPPORTED_VERSION)),
     };
     let partition = call.replica_by_name(topic, asked.partition_index)?;
-    partition.offset_for(spec, asked.current_leader_epoch, follower)
+    partition.offset_for(spec, asked.current_leader_epoch, consumer)
 }

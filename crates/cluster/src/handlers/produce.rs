@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Answer, Call, Endpoints};
 use crate::{
     config::Plant,
+    log::Origin,
     replica::{
         partition::{Ack, NotServed, Partition, Taken},
         purgatory::Wait,
@@ -51,7 +52,8 @@ pub(super) async fn handle(
     Ok(call.answer_with(out, |w| response.encode(call.version(), w)))
 }
 
-enum Outcome {
+/// What became of an append to one partition.
+pub(super) enum Outcome {
     Refused(NotServed),
     Taken { taken: Taken, partition: Arc<Partition> },
 }
@@ -97,12 +99,12 @@ fn append(
     let Some(records) = asked.records.clone() else {
         return Err(NotServed::code(ErrorCode::INVALID_RECORD));
     };
-    let taken = partition.append(records, all_replicas, now_ms)?;
+    let taken = partition.append(Origin::Client, records, None, all_replicas, now_ms)?;
     Ok(Outcome::Taken { taken, partition })
 }
 
 /// Waits until every batch taken is acknowledged or cannot be any more, at most for the request's timeout.
-async fn wait_for_acks(call: &Call<'_>, timeout_ms: i32, outcomes: &mut [Vec<Outcome>]) {
+pub(super) async fn wait_for_acks(call: &Call<'_>, timeout_ms: i32, outcomes: &mut [Vec<Outcome>]) {
     let id = call.broker.wait_ids.next();
     let taken = || outcomes.iter().flatten().filter(|o| matches!(o, Outcome::Taken { .. }));
     // One condition more than there are batches, so that none completes the wait while it is being set up.

@@ -6,13 +6,14 @@ use curtail_wire::records::{
     Batch, BatchHeader, Codec, DecompressLimit, RecordError, TimestampType,
 };
 
-use super::{AppendError, LogConfig};
+use super::{AppendError, LogConfig, Origin};
 
 /// Checks everything that does not depend on the log's content.
 pub(super) fn validate(
     bytes: &Bytes,
     config: &LogConfig,
     now_ms: i64,
+    origin: Origin,
 ) -> Result<BatchHeader, AppendError> {
     let batch = Batch::parse(bytes.clone()).map_err(|error| match error {
         RecordError::Truncated { .. } | RecordError::BatchLength(_) => {
@@ -35,7 +36,7 @@ pub(super) fn validate(
     batch
         .verify_crc()
         .map_err(|error| AppendError::new(ErrorCode::CORRUPT_MESSAGE, error.to_string()))?;
-    check_header(&batch.header)?;
+    check_header(&batch.header, origin)?;
     check_timestamp(&batch.header, config, now_ms)?;
     check_records(&batch)?;
     Ok(batch.header)
@@ -45,7 +46,7 @@ fn invalid(message: impl Into<String>) -> AppendError {
     AppendError::new(ErrorCode::INVALID_RECORD, message)
 }
 
-fn check_header(header: &BatchHeader) -> Result<(), AppendError> {
+fn check_header(header: &BatchHeader, origin: Origin) -> Result<(), AppendError> {
     if header.base_offset != 0 {
         return Err(invalid(format!("base offset {} instead of 0", header.base_offset)));
     }
@@ -58,11 +59,15 @@ fn check_header(header: &BatchHeader) -> Result<(), AppendError> {
     if header.is_control() {
         return Err(invalid("control batches are for brokers to write"));
     }
-    if header.producer_id >= 0 && (header.base_sequence < 0 || header.producer_epoch < 0) {
+    let numbered = header.base_sequence >= 0 || origin == Origin::Coordinator;
+    if header.producer_id >= 0 && !(numbered && header.producer_epoch >= 0) {
         return Err(invalid(format!(
             "producer {} with epoch {} and sequence {}",
             header.producer_id, header.producer_epoch, header.base_sequence
         )));
+    }
+    if header.is_transactional() && header.producer_id < 0 {
+        return Err(invalid("a transactional batch without a producer id"));
     }
     Ok(())
 }

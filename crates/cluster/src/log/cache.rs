@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use curtail_wire::records::BatchHeader;
 
+use super::transactions::LogBatch;
+
 #[derive(Debug)]
 struct Cached {
     base_offset: i64,
@@ -41,9 +43,9 @@ impl TailCache {
 
     /// Adds the batches that continue the log, of those that fit a copy each: `bytes` is a part of a larger
     /// buffer, which must not be kept alive.
-    pub(super) fn extend_copied(&mut self, headers: &[BatchHeader], bytes: &[u8]) {
+    pub(super) fn extend_copied(&mut self, appended: &[LogBatch], bytes: &[u8]) {
         let mut rest = bytes;
-        for header in headers {
+        for LogBatch { header, .. } in appended {
             let (batch, behind) = rest.split_at(header.size_in_bytes());
             if rest.len() <= self.limit {
                 self.push(header, Bytes::copy_from_slice(batch));

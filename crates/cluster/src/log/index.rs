@@ -1,6 +1,7 @@
-//! The offset index and the time index of a segment, in Kafka's format.
+//! The indexes of a segment, in Kafka's format: the offset index and the time index, and that of aborted
+//! transactions, whose entries are with them ([`super::transactions`]).
 //!
-//! Both are sparse and kept in memory whole; the files follow in bunches, as they can be rebuilt from the
+//! They are sparse and kept in memory whole; the files follow in bunches, as they can be rebuilt from the
 //! log. A failed write of an index therefore never fails an append: the entries stay pending.
 
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ const BUNCH: usize = 64;
 pub(super) trait Entry: Copy + Eq {
     /// Bytes of an encoded entry.
     const SIZE: usize;
+    /// An index without entries has no file.
+    const MAY_BE_MISSING: bool = false;
     fn encode(self, out: &mut Vec<u8>);
     fn decode(bytes: &[u8]) -> Option<Self>;
     /// Whether `self` may stand right before `next`.
@@ -104,6 +107,9 @@ impl<E: Entry> Index<E> {
     }
 
     fn read_file(&self, disk: &dyn Disk) -> Option<Vec<E>> {
+        if E::MAY_BE_MISSING && !disk.exists(&self.path) {
+            return Some(Vec::new());
+        }
         let bytes = disk.read_all(&self.path).ok()?;
         if bytes.len() % E::SIZE != 0 {
             return None;
@@ -127,6 +133,10 @@ impl<E: Entry> Index<E> {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub(super) fn entries(&self) -> &[E] {
+        &self.entries
     }
 
     pub(super) fn last(&self) -> Option<E> {
@@ -167,7 +177,12 @@ impl<E: Entry> Index<E> {
 
     /// Brings the file up to date.
     pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
-        if self.is_written() && disk.exists(&self.path) {
+        let exists = disk.exists(&self.path);
+        if E::MAY_BE_MISSING && self.entries.is_empty() && !exists {
+            self.stale = false;
+            return Ok(());
+        }
+        if self.is_written() && exists {
             return Ok(());
         }
         let io = |source| LogError::io(&self.path, source);

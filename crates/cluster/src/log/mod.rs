@@ -1,8 +1,8 @@
 //! The log of one partition, on Kafka's own on-disk layout.
 //!
 //! A log is a directory `<topic>-<partition>` of segments. Each segment is a `.log` file of record batches
-//! named after its first offset, with an offset index and a time index that are rebuilt whenever they are
-//! missing or wrong. Beside them lie the leader epochs (`leader-epoch-checkpoint`), snapshots of the producers'
+//! named after its first offset, with an offset index, a time index and an index of the transactions aborted in it
+//! (`.txnindex`, where there are any) that are rebuilt whenever they are missing or wrong. Beside them lie the leader epochs (`leader-epoch-checkpoint`), snapshots of the producers'
 //! state (`.snapshot`), the topic's id (`partition.metadata`), and two files of our own: `log-start-offset`
 //! once records have been deleted, and `clean-shutdown` while the log is closed.
 //!
@@ -11,7 +11,8 @@
 //!
 //! What recovery relies on: batches follow each other without gaps in offsets, so a batch that is torn,
 //! corrupt or out of place ends the log there. Producer state is exact for the batches that have been scanned
-//! (at least the active segment) and holds the last batch of each producer for older ones, as in Kafka.
+//! (at least the active segment) and holds the last batch of each producer for older ones, as in Kafka. Open
+//! transactions are exact always.
 
 mod append;
 mod cache;
@@ -25,6 +26,7 @@ mod recovery;
 mod segment;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::io;
 use std::path::PathBuf;
@@ -34,7 +36,9 @@ use curtail_wire::records::RecordError;
 pub use curtail_wire::records::TimestampType;
 
 pub use checkpoint::{read_partition_metadata, write_partition_metadata};
-pub use partition::PartitionLog;
+pub use partition::{PartitionLog, TxnMarker};
+pub use producers::{ActiveProducer, Origin};
+pub use transactions::VerificationGuard;
 
 /// How a log is kept. The defaults are Kafka's.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,16 +6,33 @@ use std::sync::Arc;
 use bytes::Bytes;
 use curtail_wire::ErrorCode;
 use curtail_wire::records::{
-    Batch, BatchHeader, TimestampType, batches, set_base_offset_and_epoch, set_log_append_time,
+    Batch, BatchHeader, EndTxnMarker, TimestampType, batches, encode_end_txn_marker,
+    set_base_offset_and_epoch, set_log_append_time,
 };
 
 use super::cache::TailCache;
 use super::checkpoint::{write_clean_mark, write_log_start};
 use super::epochs::LeaderEpochs;
-use super::producers::Producers;
+use super::producers::{ActiveProducer, Origin, Producers};
 use super::segment::{NO_TIMESTAMP, Segment, segment_path};
+use super::transactions::{EndTxn, LogBatch, VerificationGuard, Verifications};
 use super::{AppendError, Appended, FollowerAppended, LogConfig, LogError, append};
 use crate::disk::Disk;
+
+/// The end of a transaction, as its coordinator tells the leaders of its partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TxnMarker {
+    /// The producer whose transaction it is.
+    pub producer_id: i64,
+    /// The epoch that the producer has from then on.
+    pub producer_epoch: i16,
+    /// How it ended.
+    pub result: EndTxnMarker,
+    /// Epoch of the coordinator.
+    pub coordinator_epoch: i32,
+    /// The producer's epoch grows with every transaction (transaction version 2).
+    pub bumped: bool,
+}
 
 /// The log of one partition.
 ///
@@ -32,6 +49,7 @@ pub struct PartitionLog {
     pub(super) end_offset: i64,
     pub(super) epochs: LeaderEpochs,
     pub(super) producers: Producers,
+    pub(super) verifications: Verifications,
     pub(super) cache: TailCache,
     pub(super) offline: bool,
 }
@@ -122,9 +140,38 @@ impl PartitionLog {
         self.producers.len()
     }
 
-    /// Forgets producers that have been silent for `producer.id.expiration.ms`; returns how many.
+    /// Forgets producers that have been silent for `producer.id.expiration.ms` outside of a transaction; returns
+    /// how many.
     pub fn expire_producers(&mut self, now_ms: i64) -> usize {
+        self.verifications.expire(now_ms, self.config.producer_id_expiration_ms);
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+    }
+
+    /// What is known of each producer (DescribeProducers).
+    pub fn active_producers(&self) -> impl Iterator<Item = ActiveProducer> {
+        self.producers.active()
+    }
+
+    /// The first offset that an open transaction covers, or one whose marker is not known to be committed; `None`
+    /// where everything is decided. Readers of committed records see nothing from there on.
+    pub fn first_unstable_offset(&self) -> Option<i64> {
+        self.producers.transactions.first_unstable().map(|first| first.max(self.start_offset))
+    }
+
+    /// Takes note that everything below `high_watermark` is committed: markers there decide their transactions.
+    pub fn committed_to(&mut self, high_watermark: i64) {
+        self.producers.transactions.committed_to(high_watermark);
+    }
+
+    /// Begins the verification of the first batch of a transaction here; the guard lets the batch be appended.
+    /// `None` when there is nothing to verify: the batch is not transactional, its transaction is open already, or
+    /// it is none that can be parsed.
+    pub fn begin_verification(&mut self, batch: &[u8], now_ms: i64) -> Option<VerificationGuard> {
+        let header = BatchHeader::parse(batch).ok()?;
+        let needed = header.is_transactional()
+            && header.producer_id >= 0
+            && !self.producers.has_open(header.producer_id, header.producer_epoch);
+        needed.then(|| self.verifications.begin(&header, now_ms))
     }
 
     /// Appends one batch from a producer, giving it the next offsets and `leader_epoch`.
@@ -140,14 +187,27 @@ impl PartitionLog {
         leader_epoch: i32,
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
-        self.check_online()?;
-        if self.latest_epoch().is_some_and(|latest| leader_epoch < latest) {
-            let message = format!("leader epoch {leader_epoch} is over: {:?}", self.latest_epoch());
-            return Err(AppendError::new(ErrorCode::FENCED_LEADER_EPOCH, message));
-        }
-        let mut header = append::validate(&batch, &self.config, now_ms)?;
-        let stamps_time = self.config.timestamp_type == TimestampType::LogAppendTime;
-        if let Some(earlier) = self.producers.check(&header)? {
+        self.append_from(Origin::Client, batch, None, leader_epoch, now_ms)
+    }
+
+    /// As [`PartitionLog::append_as_leader`], for a batch of any origin and with the guard of its verification
+    /// ([`PartitionLog::begin_verification`]), without which no batch begins a transaction here.
+    ///
+    /// # Errors
+    /// [`AppendError`] with the code to answer; the log is unchanged then.
+    pub fn append_from(
+        &mut self,
+        origin: Origin,
+        batch: Bytes,
+        guard: Option<VerificationGuard>,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        self.check_leader_epoch(leader_epoch)?;
+        let header = append::validate(&batch, &self.config, now_ms, origin)?;
+        let earlier = self.producers.check(&header, origin, guard, &self.verifications)?;
+        if let Some(earlier) = earlier {
+            let stamps_time = self.config.timestamp_type == TimestampType::LogAppendTime;
             return Ok(Appended {
                 base_offset: earlier.base_offset(),
                 last_offset: earlier.last_offset,
@@ -155,12 +215,67 @@ impl PartitionLog {
                 duplicate: true,
             });
         }
+        let appended =
+            self.append_checked(LogBatch { header, end: None }, batch, leader_epoch, now_ms)?;
+        if header.is_transactional() {
+            self.verifications.end(header.producer_id);
+        }
+        Ok(appended)
+    }
+
+    /// Appends the marker that ends a producer's transaction. One without an open transaction is appended too: it
+    /// raises the producer's epoch.
+    ///
+    /// # Errors
+    /// [`AppendError`]: INVALID_PRODUCER_EPOCH for an older epoch than the producer's, or with `bumped`
+    /// for a transaction that has ended before ([KIP-890](https://cwiki.apache.org/confluence/x/B40ODg));
+    /// TRANSACTION_COORDINATOR_FENCED for an older coordinator; or as the disk fails.
+    pub fn append_marker(
+        &mut self,
+        marker: &TxnMarker,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        self.check_leader_epoch(leader_epoch)?;
+        let TxnMarker { producer_id, producer_epoch, result, coordinator_epoch, bumped } = *marker;
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, bumped)?;
+        let invalid = |text: String| AppendError::new(ErrorCode::INVALID_RECORD, text);
+        let bytes =
+            encode_end_txn_marker(result, producer_id, producer_epoch, coordinator_epoch, now_ms)
+                .map_err(|error| invalid(error.to_string()))?;
+        let header = BatchHeader::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
+        let end = Some(EndTxn { marker: result, coordinator_epoch });
+        let batch = LogBatch { header, end };
+        let appended = self.append_checked(batch, bytes.into(), leader_epoch, now_ms)?;
+        self.verifications.end(producer_id);
+        Ok(appended)
+    }
+
+    fn check_leader_epoch(&self, leader_epoch: i32) -> Result<(), AppendError> {
+        self.check_online()?;
+        if self.latest_epoch().is_some_and(|latest| leader_epoch < latest) {
+            let message = format!("leader epoch {leader_epoch} is over: {:?}", self.latest_epoch());
+            return Err(AppendError::new(ErrorCode::FENCED_LEADER_EPOCH, message));
+        }
+        Ok(())
+    }
+
+    /// Gives a batch the next offsets and writes it.
+    fn append_checked(
+        &mut self,
+        mut batch: LogBatch,
+        bytes: Bytes,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        let stamps_time = self.config.timestamp_type == TimestampType::LogAppendTime;
+        let header = &mut batch.header;
         if self.end_offset.checked_add(i64::from(header.record_count)).is_none() {
             return Err(AppendError::new(ErrorCode::INVALID_RECORD, "the log is out of offsets"));
         }
         header.base_offset = self.end_offset;
         header.partition_leader_epoch = leader_epoch;
-        let mut bytes = append::own(batch);
+        let mut bytes = append::own(bytes);
         set_base_offset_and_epoch(&mut bytes, self.end_offset, leader_epoch);
         if stamps_time {
             set_log_append_time(&mut bytes, now_ms);
@@ -168,11 +283,11 @@ impl PartitionLog {
         }
         self.assign_epoch(leader_epoch, self.end_offset)?;
         let bytes = bytes.freeze();
-        self.write(&[header], &bytes)?;
-        self.cache.push(&header, bytes);
+        self.write(&[batch], &bytes)?;
+        self.cache.push(&batch.header, bytes);
         Ok(Appended {
-            base_offset: header.base_offset,
-            last_offset: header.last_offset(),
+            base_offset: batch.header.base_offset,
+            last_offset: batch.header.last_offset(),
             log_append_time_ms: if stamps_time { now_ms } else { -1 },
             duplicate: false,
         })
@@ -191,22 +306,23 @@ impl PartitionLog {
             FollowerAppended { base_offset, end_offset: base_offset, bytes: 0, batches: 0 };
         let limit = self.config.segment_bytes.min(i32::MAX as u64);
         // Batches that go into the same segment are written at once.
-        let mut run: Vec<BatchHeader> = Vec::new();
+        let mut run: Vec<LogBatch> = Vec::new();
         let (mut run_start, mut run_end) = (0, 0);
         let mut outcome = Ok(());
         let mut expected = base_offset;
         let all = records.clone();
         for batch in batches(records) {
             let checked = check_replicated(batch, expected, self.latest_epoch(), run.last());
-            let header = match checked {
-                Ok(header) => header,
+            let batch = match checked {
+                Ok(batch) => batch,
                 Err(error) => {
                     outcome = Err(error);
                     break;
                 }
             };
+            let header = batch.header;
             let size = header.size_in_bytes();
-            let epoch_changes = run.last().map(|last| last.partition_leader_epoch)
+            let epoch_changes = run.last().map(|last| last.header.partition_leader_epoch)
                 != Some(header.partition_leader_epoch);
             let run_bytes = run_end - run_start;
             let overflows = self.active().size() + (run_bytes + size) as u64 > limit;
@@ -214,7 +330,7 @@ impl PartitionLog {
                 self.write_run(&mut run, &all.slice(run_start..run_end), &mut appended)?;
                 run_start = run_end;
             }
-            run.push(header);
+            run.push(batch);
             run_end += size;
             expected = header.last_offset() + 1;
         }
@@ -224,11 +340,11 @@ impl PartitionLog {
 
     fn write_run(
         &mut self,
-        run: &mut Vec<BatchHeader>,
+        run: &mut Vec<LogBatch>,
         bytes: &[u8],
         appended: &mut FollowerAppended,
     ) -> Result<(), AppendError> {
-        let Some(first) = run.first() else { return Ok(()) };
+        let Some(LogBatch { header: first, .. }) = run.first() else { return Ok(()) };
         self.assign_epoch(first.partition_leader_epoch, first.base_offset)?;
         self.write(run, bytes)?;
         self.cache.extend_copied(run, bytes);
@@ -239,9 +355,9 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Writes checked batches, whose headers are given, in one piece into one segment.
-    fn write(&mut self, headers: &[BatchHeader], bytes: &[u8]) -> Result<(), LogError> {
-        let last_offset = headers.last().map_or(self.end_offset, BatchHeader::last_offset);
+    /// Writes checked batches in one piece into one segment.
+    fn write(&mut self, batches: &[LogBatch], bytes: &[u8]) -> Result<(), LogError> {
+        let last_offset = batches.last().map_or(self.end_offset, |last| last.header.last_offset());
         let segment_bytes = self.config.segment_bytes;
         if !self.active().has_room(bytes.len(), last_offset, segment_bytes) {
             self.roll()?;
@@ -250,10 +366,12 @@ impl PartitionLog {
         self.write_bytes(bytes)?;
         let interval = self.config.index_interval_bytes;
         let Some(active) = self.segments.last_mut() else { return Ok(()) };
-        for header in headers {
-            active.marks.track(header, position, interval);
-            self.producers.update(header);
-            position += header.size_in_bytes() as u64;
+        for batch in batches {
+            active.marks.track(&batch.header, position, interval);
+            if let Some((txn, last_stable)) = self.producers.update(batch) {
+                active.marks.ended(&txn, last_stable);
+            }
+            position += batch.size_in_bytes() as u64;
         }
         self.end_offset = last_offset + 1;
         if active.marks.offsets.wants_write() {
@@ -383,6 +501,7 @@ impl PartitionLog {
         if self.epochs.truncate_from_end(self.end_offset) {
             self.epochs.write(self.disk.as_ref())?;
         }
+        self.verifications.clear();
         self.reload_producers()?;
         Ok(())
     }
@@ -393,7 +512,7 @@ impl PartitionLog {
     }
 
     fn remove_segment_files(&self, segment: &Segment) -> Result<(), LogError> {
-        for extension in ["log", "index", "timeindex"] {
+        for extension in ["log", "index", "timeindex", "txnindex"] {
             let path = segment_path(&self.dir, segment.base_offset, extension);
             if self.disk.exists(&path) {
                 self.disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
@@ -416,6 +535,7 @@ impl PartitionLog {
             log.epochs.clear();
             log.epochs.write(log.disk.as_ref())?;
             log.producers = Producers::default();
+            log.verifications.clear();
             log.remove_snapshots(|_| true)?;
             log.start_offset = offset;
             log.end_offset = offset;
@@ -491,8 +611,8 @@ fn check_replicated(
     batch: Result<Batch, curtail_wire::records::RecordError>,
     expected: i64,
     latest_epoch: Option<i32>,
-    before: Option<&BatchHeader>,
-) -> Result<BatchHeader, AppendError> {
+    before: Option<&LogBatch>,
+) -> Result<LogBatch, AppendError> {
     let corrupt = |message: String| AppendError::new(ErrorCode::CORRUPT_MESSAGE, message);
     let batch = batch.map_err(|error| corrupt(error.to_string()))?;
     batch.verify_crc().map_err(|error| corrupt(error.to_string()))?;
@@ -504,12 +624,12 @@ fn check_replicated(
         let message = format!("batch at {} where {expected} comes next", header.base_offset);
         return Err(AppendError::new(ErrorCode::OFFSET_OUT_OF_RANGE, message));
     }
-    let epoch = before.map_or(latest_epoch, |before| Some(before.partition_leader_epoch));
+    let epoch = before.map_or(latest_epoch, |before| Some(before.header.partition_leader_epoch));
     if epoch.is_some_and(|epoch| header.partition_leader_epoch < epoch) {
         return Err(corrupt(format!(
             "batch of leader epoch {} behind epoch {epoch:?}",
             header.partition_leader_epoch
         )));
     }
-    Ok(header)
+    LogBatch::of(&batch).map_err(|error| corrupt(error.to_string()))
 }

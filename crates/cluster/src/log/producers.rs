@@ -1,17 +1,20 @@
-//! What a log remembers of idempotent producers (KIP-98), to refuse what is out of order and to recognise what
-//! it has already.
+//! What a log remembers of idempotent and transactional producers (KIP-98), to refuse what is out of order or
+//! outside of a transaction, and to recognise what it has already.
 //!
 //! The rules are those of Kafka's broker: a batch equal in sequence numbers to one of the last five of its
 //! producer and epoch is a duplicate; anything else must continue the sequence, or start a new epoch at 0. A
 //! duplicate older than the five cannot be told from a gap and is out of order (DUPLICATE_SEQUENCE_NUMBER is
-//! no longer sent by brokers).
+//! no longer sent by brokers). A transactional batch begins a transaction only if the coordinator has been asked
+//! (KIP-890); until the marker that ends it, the producer appends nothing else. A marker of a higher epoch fences
+//! the one before and begins the sequence anew; one of an older coordinator is refused.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use curtail_wire::ErrorCode;
 use curtail_wire::records::BatchHeader;
 
-use super::AppendError;
+use super::transactions::{CompletedTxn, EndTxn, LogBatch, Transactions, Verifications};
+use super::{AppendError, VerificationGuard};
 
 /// Batches remembered for each producer: as many as a producer may have in flight.
 const WINDOW: usize = 5;
@@ -48,84 +51,180 @@ pub(super) struct Producer {
     epoch: i16,
     batches: VecDeque<BatchMeta>,
     last_timestamp: i64,
+    /// Epoch of the coordinator whose marker came last, -1 before the first one.
+    coordinator_epoch: i32,
+    /// Where the open transaction begins.
+    open_since: Option<i64>,
 }
 
-/// All producers known to a log, by their id.
+/// All producers known to a log, by their id, and their transactions.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Producers {
     by_id: BTreeMap<i64, Producer>,
+    pub(super) transactions: Transactions,
+}
+
+/// A producer as [`super::PartitionLog::active_producers`] shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// Its id.
+    pub id: i64,
+    /// The epoch of its last batch or marker.
+    pub epoch: i16,
+    /// The last sequence number in that epoch, -1 for none.
+    pub last_sequence: i32,
+    /// Timestamp of its last batch or marker in ms.
+    pub last_timestamp: i64,
+    /// Epoch of the coordinator that sent the last marker, -1 for none.
+    pub coordinator_epoch: i32,
+    /// First offset of its open transaction, -1 for none.
+    pub open_since: i64,
+}
+
+/// Who has an open transaction's next batch appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A producer: its batches are numbered.
+    Client,
+    /// A coordinator, on behalf of a transaction: its batches have no numbers.
+    Coordinator,
 }
 
 impl Producers {
-    /// Decides whether a client's batch may be appended: `Some` is the earlier append of the same batch.
-    pub(super) fn check(&self, header: &BatchHeader) -> Result<Option<BatchMeta>, AppendError> {
-        if header.producer_id < 0 {
+    /// Decides whether a batch may be appended: `Some` is the earlier append of the same batch.
+    pub(super) fn check(
+        &self,
+        header: &BatchHeader,
+        origin: Origin,
+        guard: Option<VerificationGuard>,
+        verifications: &Verifications,
+    ) -> Result<Option<BatchMeta>, AppendError> {
+        let id = header.producer_id;
+        if id < 0 {
             return Ok(None);
         }
-        let Some(producer) = self.by_id.get(&header.producer_id) else { return Ok(None) };
-        if let Some(earlier) = producer.find_duplicate(header) {
-            return Ok(Some(earlier));
+        let producer = self.by_id.get(&id);
+        let earlier = producer.and_then(|producer| producer.find_duplicate(header));
+        if origin == Origin::Client && earlier.is_some() {
+            return Ok(earlier);
         }
-        if header.producer_epoch < producer.epoch {
-            return Err(AppendError::new(
-                ErrorCode::INVALID_PRODUCER_EPOCH,
-                format!(
-                    "epoch {} of producer {} is older than its latest, {}",
-                    header.producer_epoch, header.producer_id, producer.epoch
-                ),
-            ));
+        if header.is_transactional()
+            && !self.has_open(id, header.producer_epoch)
+            && !verifications.holds(id, guard)
+        {
+            let message = format!("producer {id} has no transaction with this partition");
+            return Err(AppendError::new(ErrorCode::INVALID_TXN_STATE, message));
         }
-        let last = producer.batches.back().map_or(NO_SEQUENCE, |batch| batch.last_sequence);
-        let expected = match (header.producer_epoch > producer.epoch, last) {
-            (true, _) | (false, i32::MAX) => 0,
-            (false, last) => last + 1,
-        };
-        if header.base_sequence == expected {
-            return Ok(None);
+        if let Some(producer) = producer {
+            producer.check_epoch(id, header.producer_epoch)?;
         }
-        Err(AppendError::new(
-            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
-            format!(
-                "sequence {} of producer {} epoch {} where {expected} comes next",
-                header.base_sequence, header.producer_id, header.producer_epoch
-            ),
-        ))
+        if origin == Origin::Client {
+            if let Some(lowest) = verifications.lowest_sequence(id)
+                && header.base_sequence > lowest
+            {
+                return Err(out_of_order(header, lowest));
+            }
+            if let Some(producer) = producer {
+                producer.check_sequence(header)?;
+            }
+        }
+        if !header.is_transactional() && producer.is_some_and(|p| p.open_since.is_some()) {
+            let message = format!("producer {id} has an open transaction, and this is not of it");
+            return Err(AppendError::new(ErrorCode::INVALID_TXN_STATE, message));
+        }
+        Ok(None)
     }
 
-    /// Takes note of an appended batch, whose offsets are final.
-    pub(super) fn update(&mut self, header: &BatchHeader) {
-        if header.producer_id < 0 {
-            return;
+    /// Whether a producer's transaction is open here in this epoch.
+    pub(super) fn has_open(&self, id: i64, epoch: i16) -> bool {
+        self.by_id.get(&id).is_some_and(|p| p.epoch == epoch && p.open_since.is_some())
+    }
+
+    /// Decides whether a marker may be appended. With `bumped` every transaction of a producer has an epoch of its
+    /// own, and its marker the next one (KIP-890): a marker that finds a transaction of its own epoch open was sent
+    /// for an earlier one.
+    pub(super) fn check_marker(
+        &self,
+        id: i64,
+        epoch: i16,
+        coordinator_epoch: i32,
+        bumped: bool,
+    ) -> Result<(), AppendError> {
+        let Some(producer) = self.by_id.get(&id) else { return Ok(()) };
+        producer.check_epoch(id, epoch)?;
+        if bumped && self.has_open(id, epoch) {
+            let message = format!("a marker of producer {id} came after the transaction's end");
+            return Err(AppendError::new(ErrorCode::INVALID_PRODUCER_EPOCH, message));
         }
-        let producer = self.by_id.entry(header.producer_id).or_insert_with(|| Producer {
+        if coordinator_epoch < producer.coordinator_epoch {
+            let message = format!(
+                "coordinator epoch {coordinator_epoch} is older than {} for producer {id}",
+                producer.coordinator_epoch
+            );
+            return Err(AppendError::new(ErrorCode::TRANSACTION_COORDINATOR_FENCED, message));
+        }
+        Ok(())
+    }
+
+    /// Takes note of an appended batch, whose offsets are final. Returns the transaction that it ends, and
+    /// the last stable offset from then on.
+    pub(super) fn update(&mut self, batch: &LogBatch) -> Option<(CompletedTxn, i64)> {
+        let header = &batch.header;
+        let id = header.producer_id;
+        if id < 0 {
+            return None;
+        }
+        let producer = self.by_id.entry(id).or_insert_with(|| Producer {
             epoch: header.producer_epoch,
             batches: VecDeque::with_capacity(WINDOW),
             last_timestamp: header.max_timestamp,
+            coordinator_epoch: -1,
+            open_since: None,
         });
         if producer.epoch != header.producer_epoch {
             producer.epoch = header.producer_epoch;
             producer.batches.clear();
         }
         producer.last_timestamp = header.max_timestamp;
-        // Markers carry no sequence numbers.
-        if header.is_control() || header.base_sequence < 0 {
-            return;
+        if let Some(EndTxn { marker, coordinator_epoch }) = batch.end {
+            producer.coordinator_epoch = coordinator_epoch;
+            let first_offset = producer.open_since.take()?;
+            let last_offset = header.base_offset;
+            let txn = CompletedTxn { producer_id: id, first_offset, last_offset, marker };
+            let last_stable = self.transactions.complete(&txn);
+            return Some((txn, last_stable));
         }
-        if producer.batches.len() == WINDOW {
-            producer.batches.pop_front();
+        if header.is_control() {
+            return None;
         }
-        producer.batches.push_back(BatchMeta {
-            last_sequence: header.last_sequence(),
-            last_offset: header.last_offset(),
-            offset_delta: header.last_offset_delta,
-            timestamp: header.max_timestamp,
-        });
+        if header.is_transactional() && producer.open_since.is_none() {
+            producer.open_since = Some(header.base_offset);
+            self.transactions.begin(header.base_offset, id);
+        }
+        // What coordinators append has no sequence numbers.
+        if header.base_sequence >= 0 {
+            producer.remember(header);
+        }
+        None
     }
 
-    /// Forgets producers that have been silent for `after_ms`; returns how many.
+    /// What is known of each producer.
+    pub(super) fn active(&self) -> impl Iterator<Item = ActiveProducer> {
+        self.by_id.iter().map(|(id, p)| ActiveProducer {
+            id: *id,
+            epoch: p.epoch,
+            last_sequence: p.last_sequence(),
+            last_timestamp: p.last_timestamp,
+            coordinator_epoch: p.coordinator_epoch,
+            open_since: p.open_since.unwrap_or(-1),
+        })
+    }
+
+    /// Forgets producers that have been silent for `after_ms` outside of a transaction; returns how many.
     pub(super) fn expire(&mut self, now_ms: i64, after_ms: i64) -> usize {
         let before = self.by_id.len();
-        self.by_id.retain(|_, producer| now_ms.saturating_sub(producer.last_timestamp) < after_ms);
+        let recent = |p: &Producer| now_ms.saturating_sub(p.last_timestamp) < after_ms;
+        self.by_id.retain(|_, producer| producer.open_since.is_some() || recent(producer));
         before - self.by_id.len()
     }
 
@@ -133,7 +232,7 @@ impl Producers {
         self.by_id.len()
     }
 
-    /// Encodes the last batch of every producer as Kafka does (its ProducerSnapshot, version 1).
+    /// Encodes the last batch and the open transaction of every producer as Kafka does (its ProducerSnapshot, version 1).
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SNAPSHOT_HEAD + 4 + self.by_id.len() * SNAPSHOT_ENTRY);
         out.extend_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
@@ -149,9 +248,8 @@ impl Producers {
             out.extend_from_slice(&last.last_offset.to_be_bytes());
             out.extend_from_slice(&last.offset_delta.to_be_bytes());
             out.extend_from_slice(&producer.last_timestamp.to_be_bytes());
-            // No coordinator epoch and no open transaction.
-            out.extend_from_slice(&(-1_i32).to_be_bytes());
-            out.extend_from_slice(&(-1_i64).to_be_bytes());
+            out.extend_from_slice(&producer.coordinator_epoch.to_be_bytes());
+            out.extend_from_slice(&producer.open_since.unwrap_or(-1).to_be_bytes());
         }
         let crc = crc32c::crc32c(&out[SNAPSHOT_HEAD..]);
         out[2..SNAPSHOT_HEAD].copy_from_slice(&crc.to_be_bytes());
@@ -171,8 +269,15 @@ impl Producers {
         if u32::from_be_bytes(*count) as usize * SNAPSHOT_ENTRY != entries.len() {
             return None;
         }
-        let by_id = entries.chunks(SNAPSHOT_ENTRY).map(decode_entry).collect::<Option<_>>()?;
-        Some(Self { by_id })
+        let by_id: BTreeMap<i64, Producer> =
+            entries.chunks(SNAPSHOT_ENTRY).map(decode_entry).collect::<Option<_>>()?;
+        let mut transactions = Transactions::default();
+        for (id, producer) in &by_id {
+            if let Some(first) = producer.open_since {
+                transactions.begin(first, *id);
+            }
+        }
+        Some(Self { by_id, transactions })
     }
 }
 
@@ -182,7 +287,10 @@ fn decode_entry(bytes: &[u8]) -> Option<(i64, Producer)> {
     let (last_sequence, rest) = rest.split_first_chunk()?;
     let (last_offset, rest) = rest.split_first_chunk()?;
     let (offset_delta, rest) = rest.split_first_chunk()?;
-    let (timestamp, _) = rest.split_first_chunk()?;
+    let (timestamp, rest) = rest.split_first_chunk()?;
+    let (coordinator_epoch, rest) = rest.split_first_chunk()?;
+    let (open_since, _) = rest.split_first_chunk()?;
+    let open_since = i64::from_be_bytes(*open_since);
     let last = BatchMeta {
         last_sequence: i32::from_be_bytes(*last_sequence),
         last_offset: i64::from_be_bytes(*last_offset),
@@ -193,11 +301,59 @@ fn decode_entry(bytes: &[u8]) -> Option<(i64, Producer)> {
         epoch: i16::from_be_bytes(*epoch),
         batches: (last.last_offset >= 0).then_some(last).into_iter().collect(),
         last_timestamp: last.timestamp,
+        coordinator_epoch: i32::from_be_bytes(*coordinator_epoch),
+        open_since: (open_since >= 0).then_some(open_since),
     };
     Some((i64::from_be_bytes(*id), producer))
 }
 
+fn out_of_order(header: &BatchHeader, expected: i32) -> AppendError {
+    AppendError::new(
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        format!(
+            "sequence {} of producer {} epoch {} where {expected} comes next",
+            header.base_sequence, header.producer_id, header.producer_epoch
+        ),
+    )
+}
+
 impl Producer {
+    fn last_sequence(&self) -> i32 {
+        self.batches.back().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+    }
+
+    fn check_epoch(&self, id: i64, epoch: i16) -> Result<(), AppendError> {
+        if epoch >= self.epoch {
+            return Ok(());
+        }
+        let message =
+            format!("epoch {epoch} of producer {id} is older than its latest, {}", self.epoch);
+        Err(AppendError::new(ErrorCode::INVALID_PRODUCER_EPOCH, message))
+    }
+
+    fn check_sequence(&self, header: &BatchHeader) -> Result<(), AppendError> {
+        let expected = match (header.producer_epoch > self.epoch, self.last_sequence()) {
+            (true, _) | (false, i32::MAX) => 0,
+            (false, last) => last + 1,
+        };
+        if header.base_sequence == expected {
+            return Ok(());
+        }
+        Err(out_of_order(header, expected))
+    }
+
+    fn remember(&mut self, header: &BatchHeader) {
+        if self.batches.len() == WINDOW {
+            self.batches.pop_front();
+        }
+        self.batches.push_back(BatchMeta {
+            last_sequence: header.last_sequence(),
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        });
+    }
+
     fn find_duplicate(&self, header: &BatchHeader) -> Option<BatchMeta> {
         if header.producer_epoch != self.epoch {
             return None;

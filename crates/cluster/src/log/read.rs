@@ -1,6 +1,7 @@
 //! Reading a log by offset and by time.
 
 use bytes::Bytes;
+use curtail_wire::fetch::AbortedTransaction;
 use curtail_wire::records::{BATCH_HEADER_LEN, Batch, BatchHeader, DecompressLimit, RecordError};
 
 use super::segment::{NO_TIMESTAMP, Segment};
@@ -17,7 +18,8 @@ impl PartitionLog {
     /// are not larger than `max_bytes`; with `min_one_batch` the first one whatever its size.
     ///
     /// Returns what lies in one segment; empty when there is nothing to return. The newest batches come from
-    /// memory. `up_to` is the high watermark for consumers, [`i64::MAX`] for followers.
+    /// memory. `up_to` is the high watermark for consumers, the last stable
+    /// offset for those of committed records, and [`i64::MAX`] for followers.
     ///
     /// # Errors
     /// [`ReadError::OffsetOutOfRange`] for an offset before the start or behind the end of the log, and
@@ -74,6 +76,28 @@ impl PartitionLog {
             end = next;
         }
         Ok(bytes.slice(..end))
+    }
+
+    /// The aborted transactions with records in `from..end`, by the offsets of their markers. `end` is what a read
+    /// for committed records returned up to.
+    pub fn aborted_in(&self, from: i64, end: i64) -> Vec<AbortedTransaction> {
+        let mut found = Vec::new();
+        let first = self.segments.partition_point(|segment| segment.base_offset <= from);
+        for segment in &self.segments[first.saturating_sub(1)..] {
+            for entry in segment.marks.aborted.entries() {
+                if entry.last_offset >= from && entry.first_offset < end {
+                    found.push(AbortedTransaction {
+                        producer_id: entry.producer_id,
+                        first_offset: entry.first_offset,
+                    });
+                }
+                // No transaction that ends later begins before this.
+                if entry.last_stable_offset >= end {
+                    return found;
+                }
+            }
+        }
+        found
     }
 
     fn segment_of(&self, offset: i64) -> &Segment {

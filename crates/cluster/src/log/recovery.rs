@@ -11,6 +11,7 @@ use super::checkpoint::{read_log_start, read_optional, take_clean_mark, write_lo
 use super::epochs::LeaderEpochs;
 use super::producers::Producers;
 use super::segment::{Segment, offset_in_name, scan, segment_path};
+use super::transactions::{LogBatch, Verifications};
 use super::{LogConfig, LogError, PartitionLog, Recovery};
 use crate::disk::Disk;
 
@@ -52,6 +53,7 @@ impl PartitionLog {
             end_offset: first,
             epochs,
             producers: Producers::default(),
+            verifications: Verifications::default(),
             cache,
             offline: false,
         };
@@ -155,9 +157,12 @@ impl PartitionLog {
             if !is_next(batch, self.end_offset, &self.epochs) {
                 return ControlFlow::Break(());
             }
-            let header = &batch.header;
+            let Ok(known) = LogBatch::of(batch) else { return ControlFlow::Break(()) };
+            let header = &known.header;
             segment.marks.track(header, position, interval);
-            self.producers.update(header);
+            if let Some((txn, last_stable)) = self.producers.update(&known) {
+                segment.marks.ended(&txn, last_stable);
+            }
             if self.epochs.latest().is_none_or(|last| last.epoch < header.partition_leader_epoch) {
                 *epochs_changed |=
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset);
@@ -188,7 +193,8 @@ impl PartitionLog {
             }
             scan(segment.file.as_ref(), segment.position_before(from), |_, batch| {
                 if batch.header.base_offset >= from {
-                    producers.update(&batch.header);
+                    let Ok(known) = LogBatch::of(batch) else { return ControlFlow::Break(()) };
+                    producers.update(&known);
                     batches += 1;
                     records += u64::from(batch.header.record_count.unsigned_abs());
                 }
@@ -255,7 +261,8 @@ fn offsets_of(disk: &dyn Disk, dir: &Path, extension: &str) -> Result<Vec<i64>, 
 /// Removes what an interrupted change has left: unfinished files, and indexes without a segment.
 fn remove_leftovers(disk: &dyn Disk, dir: &Path, bases: &[i64]) -> Result<(), LogError> {
     for path in disk.list(dir).map_err(|source| LogError::io(dir, source))? {
-        let index = ["index", "timeindex"].iter().find_map(|name| offset_in_name(&path, name));
+        let index =
+            ["index", "timeindex", "txnindex"].iter().find_map(|name| offset_in_name(&path, name));
         let stray = index.is_some_and(|offset| bases.binary_search(&offset).is_err());
         let unfinished = path.extension().is_some_and(|extension| extension == "tmp");
         if stray || unfinished {

@@ -1,13 +1,16 @@
-//! One segment: a file of batches and its two indexes.
+//! One segment: a file of batches and its indexes.
 
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use curtail_wire::records::{BATCH_HEADER_LEN, Batch, BatchHeader, RecordError, batches};
+use curtail_wire::records::{
+    BATCH_HEADER_LEN, Batch, BatchHeader, EndTxnMarker, RecordError, batches,
+};
 
 use super::index::{Index, OffsetEntry, TimeEntry};
+use super::transactions::{AbortedEntry, CompletedTxn};
 use super::{LogError, ReadError};
 use crate::disk::{Disk, DiskFile};
 
@@ -31,6 +34,8 @@ pub(super) struct Marks {
     base_offset: i64,
     pub(super) offsets: Index<OffsetEntry>,
     pub(super) times: Index<TimeEntry>,
+    /// Transactions whose abort marker lies in this segment.
+    pub(super) aborted: Index<AbortedEntry>,
     bytes_since_index: u64,
     /// The largest timestamp, and the last offset of the first batch that has it.
     pub(super) max_timestamp: i64,
@@ -54,6 +59,7 @@ impl Marks {
             base_offset,
             offsets: Index::new(segment_path(dir, base_offset, "index")),
             times: Index::new(segment_path(dir, base_offset, "timeindex")),
+            aborted: Index::new(segment_path(dir, base_offset, "txnindex")),
             bytes_since_index: 0,
             max_timestamp: NO_TIMESTAMP,
             max_timestamp_offset: base_offset,
@@ -68,6 +74,7 @@ impl Marks {
     pub(super) fn reset(&mut self) {
         self.offsets.truncate(|_| false);
         self.times.truncate(|_| false);
+        self.aborted.truncate(|_| false);
         self.rewind();
     }
 
@@ -99,6 +106,18 @@ impl Marks {
         self.bytes_since_index += header.size_in_bytes() as u64;
     }
 
+    /// Takes note of a transaction whose marker lies here.
+    pub(super) fn ended(&mut self, txn: &CompletedTxn, last_stable_offset: i64) {
+        if txn.marker == EndTxnMarker::Abort {
+            self.aborted.push(AbortedEntry {
+                producer_id: txn.producer_id,
+                first_offset: txn.first_offset,
+                last_offset: txn.last_offset,
+                last_stable_offset,
+            });
+        }
+    }
+
     /// Completes the time index, so that its last entry has the largest timestamp so far.
     pub(super) fn finish(&mut self) {
         if self.max_timestamp > NO_TIMESTAMP {
@@ -115,14 +134,16 @@ impl Marks {
     /// Writes the indexes' pending entries.
     pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
         self.offsets.write(disk)?;
-        self.times.write(disk)
+        self.times.write(disk)?;
+        self.aborted.write(disk)
     }
 
     /// Makes the files equal to what has been tracked; returns whether they were not.
     pub(super) fn restore_files(&mut self, disk: &dyn Disk) -> Result<bool, LogError> {
         let offsets = self.offsets.restore_file(disk)?;
         let times = self.times.restore_file(disk)?;
-        Ok(offsets || times)
+        let aborted = self.aborted.restore_file(disk)?;
+        Ok(offsets || times || aborted)
     }
 }
 
@@ -136,7 +157,8 @@ impl Segment {
 
     /// Loads the indexes from their files; `false` when they are missing or cannot be right.
     pub(super) fn load_indexes(&mut self, disk: &dyn Disk) -> bool {
-        if !self.marks.offsets.load(disk) || !self.marks.times.load(disk) {
+        let Marks { offsets, times, aborted, .. } = &mut self.marks;
+        if !offsets.load(disk) || !times.load(disk) || !aborted.load(disk) {
             return false;
         }
         let last = self.marks.offsets.last();
@@ -258,6 +280,7 @@ impl Segment {
             let relative = self.marks.relative(offset);
             self.marks.offsets.truncate(|entry| u64::from(entry.position) < size);
             self.marks.times.truncate(|entry| entry.relative_offset < relative);
+            self.marks.aborted.truncate(|entry| entry.last_offset < offset);
             self.dirty = true;
         }
         self.replay_tail(interval)?.ok_or_else(|| {

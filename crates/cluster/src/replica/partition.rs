@@ -11,9 +11,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    fetch::EpochEndOffset,
+    fetch::{AbortedTransaction, EpochEndOffset, IsolationLevel},
     produce::LeaderIdAndEpoch,
-    records::{ProducerStamp, stamp},
+    records::{ProducerStamp, batches, stamp},
 };
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -26,7 +26,9 @@ use crate::{
     config::Plant,
     controller::{AlterPartition, Controller},
     image::{PartitionImage, PartitionKey},
-    log::{AppendError, Appended, PartitionLog},
+    log::{
+        ActiveProducer, AppendError, Appended, Origin, PartitionLog, TxnMarker, VerificationGuard,
+    },
     observer::Observers,
 };
 
@@ -123,6 +125,8 @@ pub(crate) struct ReadSpec {
     pub(crate) max_bytes: usize,
     /// Return the first batch even if it is larger than `max_bytes`.
     pub(crate) at_least_one: bool,
+    /// Followers read everything.
+    pub(crate) isolation: IsolationLevel,
 }
 
 /// Who reads.
@@ -143,8 +147,11 @@ pub(crate) enum ReadBy {
 pub(crate) struct Slice {
     pub(crate) records: Bytes,
     pub(crate) high_watermark: i64,
+    pub(crate) last_stable: i64,
     pub(crate) log_start: i64,
     pub(crate) diverging: Option<EpochEndOffset>,
+    /// For readers of committed records: the transactions whose records they must skip.
+    pub(crate) aborted: Option<Vec<AbortedTransaction>>,
 }
 
 /// Where a follower goes on.
@@ -235,11 +242,26 @@ impl Partition {
             return;
         }
         inner.high_watermark = committed;
+        inner.log.committed_to(committed);
         self.owner
             .observers
             .tell(|o, at| o.committed(me, &self.topic, self.key.index, committed, at));
         inner.acks.reached(committed);
         inner.fetches.news_for(Reader::Consumer);
+    }
+
+    /// Up to where everything is committed and no transaction undecided.
+    fn last_stable(inner: &Inner) -> i64 {
+        let high_watermark = inner.high_watermark;
+        inner.log.first_unstable_offset().map_or(high_watermark, |first| first.min(high_watermark))
+    }
+
+    /// What a consumer of this isolation sees.
+    fn visible_to(inner: &Inner, isolation: IsolationLevel) -> i64 {
+        match isolation {
+            IsolationLevel::ReadUncommitted => inner.high_watermark,
+            IsolationLevel::ReadCommitted => Self::last_stable(inner),
+        }
     }
 
     fn not_led(inner: &Inner) -> NotServed {
@@ -267,10 +289,27 @@ impl Partition {
         }
     }
 
-    /// Appends a producer's batch as the leader.
+    /// Begins the verification of a batch that would begin a transaction here; `None` when none is needed, which
+    /// only the append itself can decide for good.
+    #[allow(dead_code, reason = "Produce uses it once there is a coordinator to ask")]
+    pub(crate) fn begin_verification(
+        &self,
+        batch: &[u8],
+        now_ms: i64,
+    ) -> Result<Option<VerificationGuard>, NotServed> {
+        let mut inner = self.inner.lock();
+        if inner.leading.is_none() {
+            return Err(Self::not_led(&inner));
+        }
+        Ok(inner.log.begin_verification(batch, now_ms))
+    }
+
+    /// Appends a batch as the leader. `guard` proves that the coordinator knows of the transaction it begins.
     pub(crate) fn append(
         &self,
+        origin: Origin,
         mut batch: Bytes,
+        guard: Option<VerificationGuard>,
         all_replicas: bool,
         now_ms: i64,
     ) -> Result<Taken, NotServed> {
@@ -281,31 +320,47 @@ impl Partition {
             stamp(&mut anonymous, ProducerStamp::NONE);
             batch = anonymous.into();
         }
-        self.append_locked(&mut self.inner.lock(), batch, all_replicas, now_ms)
+        self.append_locked(None, all_replicas, |log, leader_epoch| {
+            log.append_from(origin, batch, guard, leader_epoch, now_ms)
+        })
     }
 
-    #[allow(dead_code, reason = "the coordinators use it")]
     /// Appends a coordinator's batch, which wants all in-sync replicas, as the leader of this epoch and no other.
+    /// `guard` is needed for one that begins a transaction here.
     pub(crate) fn append_in_epoch(
         &self,
         batch: Bytes,
+        guard: Option<VerificationGuard>,
         leader_epoch: i32,
         now_ms: i64,
     ) -> Result<Taken, NotServed> {
-        let mut inner = self.inner.lock();
-        Self::check_epoch(&inner, leader_epoch)?;
-        self.append_locked(&mut inner, batch, true, now_ms)
+        self.append_locked(Some(leader_epoch), true, |log, leader_epoch| {
+            log.append_from(Origin::Coordinator, batch, guard, leader_epoch, now_ms)
+        })
+    }
+
+    /// Appends the end of a transaction as the leader, of one epoch only if it is given.
+    pub(crate) fn append_marker(
+        &self,
+        marker: &TxnMarker,
+        leader_epoch: Option<i32>,
+        now_ms: i64,
+    ) -> Result<Taken, NotServed> {
+        self.append_locked(leader_epoch, true, |log, leader_epoch| {
+            log.append_marker(marker, leader_epoch, now_ms)
+        })
     }
 
     fn append_locked(
         &self,
-        inner: &mut Inner,
-        batch: Bytes,
+        only_in: Option<i32>,
         all_replicas: bool,
-        now_ms: i64,
+        append: impl FnOnce(&mut PartitionLog, i32) -> Result<Appended, AppendError>,
     ) -> Result<Taken, NotServed> {
+        let mut inner = self.inner.lock();
+        Self::check_epoch(&inner, only_in.unwrap_or(-1))?;
         if inner.leading.is_none() {
-            return Err(Self::not_led(inner));
+            return Err(Self::not_led(&inner));
         }
         if all_replicas && inner.image.isr.len() < inner.min_isr {
             let message = format!(
@@ -316,7 +371,7 @@ impl Partition {
             return Err(NotServed { code, message: Some(message), leader: None });
         }
         let leader_epoch = inner.image.leader_epoch;
-        let appended = inner.log.append_as_leader(batch, leader_epoch, now_ms)?;
+        let appended = append(&mut inner.log, leader_epoch)?;
         let taken = Taken { appended, log_start: inner.log.start_offset(), leader_epoch };
         if !appended.duplicate {
             self.owner.observers.tell(|o, at| {
@@ -324,7 +379,7 @@ impl Partition {
                 let broker = self.owner.broker;
                 o.appended(broker, &self.topic, self.key.index, base_offset, last_offset, at);
             });
-            self.advance(inner);
+            self.advance(&mut inner);
             inner.fetches.news_for(Reader::Follower);
         }
         Ok(taken)
@@ -401,7 +456,7 @@ impl Partition {
         }
         let end = inner.log.end_offset();
         let up_to = match by {
-            ReadBy::Consumer => inner.high_watermark,
+            ReadBy::Consumer => Self::visible_to(&inner, spec.isolation),
             ReadBy::Follower { .. } => end,
         };
         if spec.fetch_offset > end || spec.fetch_offset < inner.log.start_offset() {
@@ -412,9 +467,15 @@ impl Partition {
             let read = inner.log.read(spec.fetch_offset, spec.max_bytes, up_to, spec.at_least_one);
             slice.records = read.map_err(|error| NotServed::code(error.code()))?;
         }
+        if matches!(by, ReadBy::Consumer) && spec.isolation == IsolationLevel::ReadCommitted {
+            let last = batches(slice.records.clone()).map_while(Result::ok).last();
+            let end = last.map_or(spec.fetch_offset, |last| last.header.last_offset() + 1);
+            slice.aborted = Some(inner.log.aborted_in(spec.fetch_offset, end));
+        }
         if let ReadBy::Follower { id, broker_epoch, arrived: true } = by {
             self.follower_fetched(&mut inner, id, spec.fetch_offset, broker_epoch, now);
             slice.high_watermark = inner.high_watermark;
+            slice.last_stable = Self::last_stable(&inner);
         }
         Ok(slice)
     }
@@ -423,8 +484,10 @@ impl Partition {
         Slice {
             records: Bytes::new(),
             high_watermark: inner.high_watermark,
+            last_stable: Self::last_stable(inner),
             log_start: inner.log.start_offset(),
             diverging: None,
+            aborted: None,
         }
     }
 
@@ -569,6 +632,8 @@ impl Partition {
         }
         let known = high_watermark.min(inner.log.end_offset());
         inner.high_watermark = inner.high_watermark.max(known);
+        let high_watermark = inner.high_watermark;
+        inner.log.committed_to(high_watermark);
         Ok(())
     }
 
@@ -625,12 +690,22 @@ impl Partition {
         self.inner.lock().log.start_offset()
     }
 
-    /// Answers ListOffsets as the leader: the offset, its timestamp (-1 without) and its epoch (-1 without).
+    /// What is known of its producers, as the leader (DescribeProducers).
+    pub(crate) fn active_producers(&self) -> Result<Vec<ActiveProducer>, NotServed> {
+        let inner = self.inner.lock();
+        if inner.leading.is_none() {
+            return Err(Self::not_led(&inner));
+        }
+        Ok(inner.log.active_producers().collect())
+    }
+
+    /// Answers ListOffsets as the leader: the offset, its timestamp (-1 without) and its epoch (-1 without). A
+    /// `consumer` sees what its isolation lets it see, a follower everything.
     pub(crate) fn offset_for(
         &self,
         spec: OffsetSpec,
         current_leader_epoch: i32,
-        follower: bool,
+        consumer: Option<IsolationLevel>,
     ) -> Result<(i64, i64, i32), NotServed> {
         let inner = self.inner.lock();
         Self::check_epoch(&inner, current_leader_epoch)?;
@@ -639,21 +714,23 @@ impl Partition {
         if spec == OffsetSpec::Earliest {
             return Ok((inner.log.start_offset(), -1, epoch));
         }
-        if follower && spec == OffsetSpec::Latest {
+        if consumer.is_none() && spec == OffsetSpec::Latest {
             return Ok((inner.log.end_offset(), -1, epoch));
         }
         // A new leader does not know yet what was committed before it (KIP-207).
         if inner.high_watermark < progress.epoch_start {
             return Err(NotServed::code(ErrorCode::OFFSET_NOT_AVAILABLE));
         }
+        let isolation = consumer.unwrap_or(IsolationLevel::ReadUncommitted);
+        let visible = Self::visible_to(&inner, isolation);
         let found = match spec {
-            OffsetSpec::Latest => return Ok((inner.high_watermark, -1, epoch)),
+            OffsetSpec::Latest => return Ok((visible, -1, epoch)),
             OffsetSpec::MaxTimestamp => inner.log.max_timestamp_offset(),
             OffsetSpec::Timestamp(at) => inner.log.offset_for_timestamp(at),
             OffsetSpec::Earliest => return Ok((inner.log.start_offset(), -1, epoch)),
         };
         let found = found.map_err(|error| NotServed::code(error.code()))?;
-        match found.filter(|(_, offset)| *offset < inner.high_watermark) {
+        match found.filter(|(_, offset)| *offset < visible) {
             Some((timestamp, offset)) => {
                 Ok((offset, timestamp, inner.log.epoch_for_offset(offset).unwrap_or(-1)))
             }

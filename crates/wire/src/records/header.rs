@@ -225,6 +225,16 @@ pub fn set_base_offset_and_epoch(batch: &mut [u8], base_offset: i64, leader_epoc
     put(batch, AT_LEADER_EPOCH, leader_epoch.to_be_bytes());
 }
 
+/// Marks a batch as part of a transaction. The checksum covers the mark: it must be stamped afterwards
+/// ([`super::stamp`]).
+///
+/// # Panics
+/// If `batch` is shorter than a batch header.
+pub fn set_transactional(batch: &mut [u8]) {
+    let attributes = i16::from_be_bytes(field(batch, AT_ATTRIBUTES)) | TRANSACTIONAL;
+    put(batch, AT_ATTRIBUTES, attributes.to_be_bytes());
+}
+
 /// Turns the timestamps of a batch into log append time `ts` (ms) and renews the checksum, for topics
 /// with `message.timestamp.type=LogAppendTime`. `batch` is exactly one whole batch.
 ///

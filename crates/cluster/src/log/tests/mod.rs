@@ -7,13 +7,15 @@ mod producers;
 mod read;
 mod recovery;
 mod retention;
+mod transactions;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use curtail_wire::records::{
-    BatchBuilder, Codec, Compression, DecompressLimit, ProducerStamp, RecordData, batches, stamp,
+    BatchBuilder, Codec, Compression, DecompressLimit, ProducerStamp, RecordData, batches,
+    set_transactional, stamp,
 };
 
 use super::{LogConfig, PartitionLog, Recovery};
@@ -50,6 +52,7 @@ struct TestBatch {
     timestamps: Vec<i64>,
     codec: Codec,
     producer: ProducerStamp,
+    transactional: bool,
 }
 
 impl TestBatch {
@@ -61,6 +64,7 @@ impl TestBatch {
             timestamps: vec![NOW; count],
             codec: Codec::None,
             producer: ProducerStamp::NONE,
+            transactional: false,
         }
     }
 
@@ -79,6 +83,11 @@ impl TestBatch {
         self
     }
 
+    fn transactional(mut self) -> Self {
+        self.transactional = true;
+        self
+    }
+
     fn build(&self) -> Bytes {
         let mut builder = BatchBuilder::new(Vec::new());
         for (value, &timestamp) in self.values.iter().zip(&self.timestamps) {
@@ -86,6 +95,9 @@ impl TestBatch {
         }
         let compression = Compression { codec: self.codec, ..Compression::default() };
         let mut sealed = builder.seal(&compression, &mut Vec::new()).unwrap();
+        if self.transactional {
+            set_transactional(&mut sealed);
+        }
         stamp(&mut sealed, self.producer);
         sealed.into()
     }

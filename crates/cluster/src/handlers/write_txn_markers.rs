@@ -1,0 +1,103 @@
+//! WriteTxnMarkers, key 27, version 1: a transaction's coordinator tells the leaders of its partitions how it ended.
+//!
+//! Answered when all in-sync replicas have the markers. Kafka's version 2 says whether producers get a new epoch with
+//! every transaction; here this travels as a tagged field of version 1 ([`BUMPED_TAG`]).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        WriteTxnMarkersRequest, WriteTxnMarkersResponse,
+        write_txn_markers_request::WritableTxnMarker,
+        write_txn_markers_response::{
+            WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+        },
+    },
+    records::EndTxnMarker,
+};
+
+use super::{
+    Answer, Call,
+    produce::{Outcome, wait_for_acks},
+};
+use crate::{log::TxnMarker, replica::partition::NotServed};
+
+/// Tag of a marker's field that is there when the marker's epoch is the transaction's plus one (KIP-890). Far from the
+/// tags that Kafka may give out.
+pub(crate) const BUMPED_TAG: i32 = 10_890;
+
+/// How long the followers have (`request.timeout.ms` of brokers).
+const TIMEOUT_MS: i32 = 30_000;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request: WriteTxnMarkersRequest = call.decode(body)?;
+    let mut outcomes: Vec<Vec<Outcome>> =
+        request.markers.iter().map(|marker| append(call, marker)).collect();
+    wait_for_acks(call, TIMEOUT_MS, &mut outcomes).await;
+    let markers = request.markers.iter().zip(&outcomes).map(|(marker, outcomes)| {
+        WritableTxnMarkerResult::default()
+            .with_producer_id(marker.producer_id)
+            .with_topics(results(marker, outcomes))
+    });
+    let response = WriteTxnMarkersResponse::default().with_markers(markers.collect());
+    call.answer(&response, out)
+}
+
+/// One outcome for each partition of a marker, in the request's order.
+fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
+    let marker = TxnMarker {
+        producer_id: asked.producer_id.0,
+        producer_epoch: asked.producer_epoch,
+        result: match asked.transaction_result {
+            true => EndTxnMarker::Commit,
+            false => EndTxnMarker::Abort,
+        },
+        coordinator_epoch: asked.coordinator_epoch,
+        bumped: asked.unknown_tagged_fields.contains_key(&BUMPED_TAG),
+    };
+    let now_ms = call.broker.env.wall.now_ms();
+    let one = |topic: &str, index: i32| -> Result<Outcome, NotServed> {
+        let partition = call.replica_by_name(topic, index)?;
+        let taken = partition.append_marker(&marker, None, now_ms)?;
+        Ok(Outcome::Taken { taken, partition })
+    };
+    let partitions = asked.topics.iter().flat_map(|topic| {
+        topic.partition_indexes.iter().map(move |index| one(&topic.name.0, *index))
+    });
+    partitions.map(|outcome| outcome.unwrap_or_else(Outcome::Refused)).collect()
+}
+
+fn results(marker: &WritableTxnMarker, outcomes: &[Outcome]) -> Vec<WritableTxnMarkerTopicResult> {
+    let mut outcomes = outcomes.iter();
+    let mut one = |index: &i32| {
+        let code = match outcomes.next() {
+            Some(Outcome::Taken { .. }) => ErrorCode::NONE,
+            Some(Outcome::Refused(refused)) => refused.code,
+            None => ErrorCode::UNKNOWN_SERVER_ERROR,
+        };
+        WritableTxnMarkerPartitionResult::default()
+            .with_partition_index(*index)
+            .with_error_code(code.0)
+    };
+    marker
+        .topics
+        .iter()
+        .map(|topic| {
+            WritableTxnMarkerTopicResult::default()
+                .with_name(topic.name.clone())
+                .with_partitions(topic.partition_indexes.iter().map(&mut one).collect())
+        })
+        .collect()
+}
+
+/// The tagged fields of a marker.
+#[allow(dead_code, reason = "the coordinator sends it")]
+pub(crate) fn tagged(bumped: bool) -> BTreeMap<i32, Bytes> {
+    bumped.then(|| (BUMPED_TAG, Bytes::new())).into_iter().collect()
+}
