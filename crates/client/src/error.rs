@@ -131,6 +131,30 @@ pub enum Error {
     Closed,
 }
 
+impl Error {
+    /// Whether the record whose send or delivery ended with this error may be in the log all the same. `false` means
+    /// that it certainly is not: it can be sent again without being there twice.
+    ///
+    /// ```
+    /// # async fn example(producer: &curtail::Producer) -> curtail::Result<()> {
+    /// use curtail::Record;
+    ///
+    /// let delivery = producer.send(Record::to("payments").value("42.00")).await?;
+    /// match delivery.await {
+    ///     Ok(written) => println!("offset {:?}", written.offset),
+    ///     Err(error) if error.may_have_been_written() => println!("look before sending again: {error}"),
+    ///     Err(error) => println!("not written: {error}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn may_have_been_written(&self) -> bool {
+        // Every other error comes from `send` itself, before the record is in a batch.
+        matches!(self, Self::NotAcknowledged { may_have_been_written: true, .. })
+    }
+}
+
 /// A property that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

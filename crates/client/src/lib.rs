@@ -52,6 +52,7 @@ mod conn;
 mod consumer;
 mod error;
 mod metadata;
+mod metrics;
 mod producer;
 mod record;
 
@@ -74,5 +75,8 @@ pub use curtail_wire::{
     records::{HeaderIter, RecordRef},
 };
 pub use error::{ConfigError, Error, Result};
-pub use producer::{Delivery, Producer, Timing};
-pub use record::{ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};
+pub use metrics::{BrokerMetrics, Distribution, NamedMetric, ProducerMetrics};
+pub use producer::{
+    Delivery, Interceptors, OutgoingHeader, OutgoingRecord, Producer, ProducerInterceptor, Timing,
+};
+pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};

@@ -6,6 +6,8 @@ use bytes::Bytes;
 pub use curtail_wire::records::Header;
 use curtail_wire::records::RecordHeaders;
 
+use crate::Timing;
+
 /// A record to send, borrowed: [`crate::Producer::send`] encodes it in place and keeps nothing of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -69,8 +71,32 @@ pub struct RecordMetadata {
     /// Offset. `None` with `acks=0`, and when the broker had the record already from an attempt whose answer was
     /// lost and no longer knows where.
     pub offset: Option<i64>,
+    /// The record's timestamp in the log, in milliseconds since 1970-01-01 UTC: the broker's append time where the
+    /// topic says so, and otherwise the one it was sent with.
+    pub timestamp: i64,
     /// The broker's append time for topics with `message.timestamp.type=LogAppendTime`, in milliseconds.
     pub log_append_time: Option<i64>,
+}
+
+/// An acknowledged batch: what [`RecordMetadata`] says of one record, for all that travelled together.
+#[derive(Clone, Debug)]
+pub struct BatchMetadata {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Partition.
+    pub partition: i32,
+    /// Offset of the first record; the others follow without gap. `None` as in [`RecordMetadata::offset`].
+    pub base_offset: Option<i64>,
+    /// Records in it.
+    pub records: u32,
+    /// Encoded bytes, compressed.
+    pub bytes: usize,
+    /// Requests it was in, at least one.
+    pub attempts: u32,
+    /// As [`RecordMetadata::log_append_time`].
+    pub log_append_time: Option<i64>,
+    /// When it passed its stations.
+    pub timing: Timing,
 }
 
 /// A topic's partition.

@@ -56,8 +56,14 @@ async fn every_field_and_codec_arrives(backend: Backend) {
             let record = if n % 3 == 0 { record } else { record.key("k").value(&value) };
             deliveries.push(producer.send(record).await.expect("sent"));
         }
-        for (n, delivery) in deliveries.into_iter().enumerate() {
-            assert_eq!(delivery.await.expect("written").offset, Some(n as i64));
+        for (n, mut delivery) in deliveries.into_iter().enumerate() {
+            let written = (&mut delivery).await.expect("written");
+            assert_eq!(written.offset, Some(n as i64));
+            assert_eq!(written.timestamp, 1_000_000 + n as i64);
+            let batch = delivery.batch_outcome().expect("resolved").expect("written");
+            let records = batch.base_offset.map(|base| base..base + i64::from(batch.records));
+            assert!(records.is_some_and(|records| records.contains(&(n as i64))), "{batch:?}");
+            assert!(batch.bytes > 0 && batch.attempts >= 1, "{batch:?}");
         }
         let read = read_all(&backend, &topic, 1).await.remove(&0).expect("partition 0");
         assert_eq!(read.len(), 100, "{codec}");

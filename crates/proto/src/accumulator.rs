@@ -453,6 +453,13 @@ impl<C> PartitionQueue<C> {
         self.sent_to
     }
 
+    /// Encoded bytes of everything that is not in flight; what is still open counts uncompressed.
+    pub fn waiting_bytes(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.builder.len());
+        let complete = self.again.iter().chain(&self.sealed).map(|batch| batch.payload.len());
+        open + complete.sum::<usize>()
+    }
+
     /// Whether there is nothing to send, now or later.
     pub fn is_drained(&self) -> bool {
         self.open.is_none() && self.sealed.is_empty() && self.again.is_empty()

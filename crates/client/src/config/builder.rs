@@ -7,7 +7,7 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 use super::{
     Acks, AdminConfig, CommonConfig, ConsumerConfig, OffsetReset, ProducerConfig, host_and_port,
 };
-use crate::error::ConfigError;
+use crate::{ProducerInterceptor, error::ConfigError};
 
 /// Requests in flight with which a broker still detects duplicates: it keeps the last five batches of a producer.
 const MAX_IN_FLIGHT_IDEMPOTENT: usize = 5;
@@ -176,6 +176,13 @@ impl ProducerConfig {
         self.compression = compression;
         self.common.given.compression_levels[usize::from(compression.codec.id())] =
             compression.level;
+        self
+    }
+
+    /// Adds an interceptor behind those that are there (`interceptor.classes` names Java classes).
+    #[must_use]
+    pub fn interceptor(mut self, interceptor: impl ProducerInterceptor) -> Self {
+        self.interceptors.push(interceptor);
         self
     }
 

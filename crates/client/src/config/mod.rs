@@ -18,6 +18,8 @@ use curtail_wire::{
     fetch::IsolationLevel,
 };
 
+use crate::Interceptors;
+
 /// Settings that every client has.
 #[derive(Clone, Debug)]
 pub struct CommonConfig {
@@ -150,6 +152,8 @@ pub struct ProducerConfig {
     pub suspicion_min: Duration,
     /// Every answer is late after this; as a property `curtail.suspicion.max.ms`.
     pub suspicion_max: Duration,
+    /// Interceptors, in place of `interceptor.classes`.
+    pub interceptors: Interceptors,
 }
 
 impl Default for ProducerConfig {
@@ -172,6 +176,7 @@ impl Default for ProducerConfig {
             suspicion_multiple: 4,
             suspicion_min: Duration::from_millis(200),
             suspicion_max: Duration::from_secs(2),
+            interceptors: Interceptors::default(),
         }
     }
 }

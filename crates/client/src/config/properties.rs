@@ -332,7 +332,11 @@ static FIXED: &[(&str, &[&str], &str)] = &[
         &["false"],
         "telemetry is not there yet; leave it out or set it to false",
     ),
-    ("interceptor.classes", &[""], JAVA_CLASS),
+    (
+        "interceptor.classes",
+        &[""],
+        "it names a Java class; give a producer its interceptors with ProducerConfig::interceptor",
+    ),
     (
         "partitioner.adaptive.partitioning.enable",
         &["false"],

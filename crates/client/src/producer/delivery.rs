@@ -10,8 +10,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::memory::Reservation;
-use crate::{Error, RecordMetadata, Result};
+use super::{interceptor::Interception, memory::Reservation};
+use crate::{BatchMetadata, Error, RecordMetadata, Result};
 
 /// When a batch passed its stations. Cheap: three clock reads a batch.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,9 @@ pub struct Timing {
 pub(super) struct Acknowledged {
     pub(super) base_offset: Option<i64>,
     pub(super) log_append_time: Option<i64>,
+    pub(super) records: u32,
+    pub(super) bytes: usize,
+    pub(super) attempts: u32,
     pub(super) timing: Timing,
 }
 
@@ -50,7 +53,29 @@ impl BatchResult {
         self.outcome.get().is_some()
     }
 
-    fn resolve(&self, outcome: Result<Acknowledged>) {
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// What the outcome means for one record: the `index`th of the batch, made at `timestamp`.
+    pub(super) fn describe(
+        &self,
+        outcome: &Result<Acknowledged>,
+        index: u32,
+        timestamp: i64,
+    ) -> Result<RecordMetadata> {
+        let acknowledged = outcome.as_ref().map_err(Clone::clone)?;
+        Ok(RecordMetadata {
+            topic: self.topic.clone(),
+            partition: self.partition,
+            // A base so large that there is no offset for the record cannot be meant.
+            offset: acknowledged.base_offset.and_then(|b| b.checked_add(i64::from(index))),
+            timestamp: acknowledged.log_append_time.unwrap_or(timestamp),
+            log_append_time: acknowledged.log_append_time,
+        })
+    }
+
+    pub(super) fn resolve(&self, outcome: Result<Acknowledged>) {
         if self.outcome.set(outcome).is_err() {
             return;
         }
@@ -82,39 +107,69 @@ impl BatchResult {
 
 /// The sending side of a [`BatchResult`], with the memory that the batch holds.
 ///
-/// Dropped without an outcome, it resolves its waiters with [`Error::Closed`]: nobody waits for ever.
+/// Dropped without an outcome, as the batches in flight are when the producer is closed, it resolves its waiters with
+/// [`Error::NotAcknowledged`]: nobody waits for ever.
 #[derive(Debug)]
 pub(super) struct Completion {
     result: Arc<BatchResult>,
-    _memory: Reservation,
+    memory: Option<Reservation>,
+    /// Where there are interceptors.
+    interception: Option<Interception>,
 }
 
 impl Completion {
-    pub(super) fn new(result: Arc<BatchResult>, memory: Reservation) -> Self {
-        Self { result, _memory: memory }
+    pub(super) fn new(
+        result: Arc<BatchResult>,
+        memory: Reservation,
+        interception: Option<Interception>,
+    ) -> Self {
+        Self { result, memory: Some(memory), interception }
     }
 
     pub(super) fn result(&self) -> &Arc<BatchResult> {
         &self.result
     }
 
-    pub(super) fn acknowledge(self, acknowledged: Acknowledged) {
-        self.result.resolve(Ok(acknowledged));
+    /// A record made at `timestamp` has joined the batch; interceptors are told its outcome too.
+    pub(super) fn joined(&self, timestamp: i64) {
+        if let Some(interception) = &self.interception {
+            interception.joined(timestamp);
+        }
     }
 
-    pub(super) fn fail(self, cause: Error, may_have_been_written: bool) {
-        self.result.resolve(Err(Error::NotAcknowledged {
+    pub(super) fn acknowledge(mut self, acknowledged: Acknowledged) {
+        self.resolve(Ok(acknowledged));
+    }
+
+    pub(super) fn fail(mut self, cause: Error, may_have_been_written: bool) {
+        self.resolve_failed(cause, may_have_been_written);
+    }
+
+    fn resolve_failed(&mut self, cause: Error, may_have_been_written: bool) {
+        self.resolve(Err(Error::NotAcknowledged {
             topic: self.result.topic.clone(),
             partition: self.result.partition,
             may_have_been_written,
             cause: Arc::new(cause),
         }));
     }
+
+    fn resolve(&mut self, outcome: Result<Acknowledged>) {
+        match self.interception.take() {
+            Some(interception) => {
+                interception.tell(self.result.clone(), outcome, self.memory.take());
+            }
+            None => self.result.resolve(outcome),
+        }
+    }
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        self.result.resolve(Err(Error::Closed));
+        // The memory goes with the outcome, where it has been told.
+        if self.memory.is_some() && !self.result.is_resolved() {
+            self.resolve_failed(Error::Closed, true);
+        }
     }
 }
 
@@ -129,11 +184,13 @@ impl Drop for Completion {
 pub struct Delivery {
     result: Arc<BatchResult>,
     index: u32,
+    timestamp: i64,
 }
 
 impl Delivery {
-    pub(super) fn new(result: Arc<BatchResult>, index: u32) -> Self {
-        Self { result, index }
+    /// The `index`th record of a batch, made at `timestamp`.
+    pub(super) fn new(result: Arc<BatchResult>, index: u32, timestamp: i64) -> Self {
+        Self { result, index, timestamp }
     }
 
     /// The outcome, if it is there.
@@ -151,15 +208,24 @@ impl Delivery {
         Arc::ptr_eq(&self.result, &other.result)
     }
 
-    fn describe(&self, outcome: &Result<Acknowledged>) -> Result<RecordMetadata> {
-        let acknowledged = outcome.as_ref().map_err(Clone::clone)?;
-        Ok(RecordMetadata {
+    /// The outcome of the whole batch that the record travels in, if it is there: the same for each of its records.
+    pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
+        let describe = |batch: &Acknowledged| BatchMetadata {
             topic: self.result.topic.clone(),
             partition: self.result.partition,
-            // A base so large that there is no offset for the record cannot be meant.
-            offset: acknowledged.base_offset.and_then(|b| b.checked_add(i64::from(self.index))),
-            log_append_time: acknowledged.log_append_time,
-        })
+            base_offset: batch.base_offset,
+            records: batch.records,
+            bytes: batch.bytes,
+            attempts: batch.attempts,
+            log_append_time: batch.log_append_time,
+            timing: batch.timing,
+        };
+        let outcome = self.result.outcome.get()?;
+        Some(outcome.as_ref().map(describe).map_err(Clone::clone))
+    }
+
+    fn describe(&self, outcome: &Result<Acknowledged>) -> Result<RecordMetadata> {
+        self.result.describe(outcome, self.index, self.timestamp)
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -42,7 +43,9 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
         match connect(&lane, &strong).await {
             Ok(mut session) => {
                 strong.progress.notify_waiters();
+                lane.stats.connected();
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
+                lane.stats.disconnected();
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 lane.health.set(Trouble::Unreachable);
                 settle::connection_lost(&strong, lane.take_down(), &error);
@@ -164,7 +167,7 @@ impl Session {
         let request = match &mut *lane.link() {
             Link::Up(up) => {
                 let request = up.in_flight.answered(id).map_err(|e| broken(e.to_string()))?;
-                lane.answered(up, &request);
+                lane.answered(up, &request, frame.len());
                 request
             }
             Link::Down => return Err(Error::Closed),
@@ -174,6 +177,8 @@ impl Session {
         match answer {
             Ok(answer) => {
                 self.proven = true;
+                let pause = u64::try_from(answer.throttle_time_ms).unwrap_or(0);
+                lane.stats.throttled(Duration::from_millis(pause));
                 settle::answered(shared, request, &answer);
                 Ok(())
             }

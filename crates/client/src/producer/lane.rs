@@ -31,7 +31,7 @@ use super::{
     partition::{Partition, PartitionState, Place},
     shared::Shared,
 };
-use crate::{Acks, ProducerConfig};
+use crate::{Acks, ProducerConfig, metrics::BrokerStats};
 
 /// Slices for one vectored write.
 const MAX_SLICES: usize = 64;
@@ -54,6 +54,7 @@ pub(super) struct Lane {
     max_in_flight: usize,
     /// `None` when switched off.
     suspicion: Option<Suspicion>,
+    pub(super) stats: Arc<BrokerStats>,
     work: Mutex<Work>,
     link: Mutex<Link>,
     driver: Mutex<Option<Waker>>,
@@ -87,6 +88,8 @@ pub(super) struct Up {
     pub(super) answer_time: AnswerTime,
     /// Bytes of requests that the socket has not taken yet, in order.
     outgoing: VecDeque<Bytes>,
+    /// When the oldest request with bytes among `outgoing` was built.
+    writing_since: Option<Instant>,
     /// Requests with acks=0 whose bytes are still among `outgoing`.
     unanswered: Vec<Request>,
     glue: BytesMut,
@@ -115,6 +118,8 @@ pub(super) struct Request {
 
 /// A batch on its way.
 pub(super) struct Sent {
+    /// Those of the broker it is sent to.
+    pub(super) stats: Arc<BrokerStats>,
     pub(super) partition: Arc<Partition>,
     pub(super) batch: Batch<Completion>,
     pub(super) topic_id: Uuid,
@@ -145,6 +150,7 @@ impl Up {
             pipelining: Pipelining::default(),
             answer_time: AnswerTime::default(),
             outgoing: VecDeque::new(),
+            writing_since: None,
             unanswered: Vec::new(),
             glue: BytesMut::new(),
             late: None,
@@ -189,7 +195,12 @@ impl Up {
 }
 
 impl Lane {
-    pub(super) fn new(broker: i32, shared: Weak<Shared>, config: &ProducerConfig) -> Arc<Self> {
+    pub(super) fn new(
+        broker: i32,
+        shared: Weak<Shared>,
+        config: &ProducerConfig,
+        stats: Arc<BrokerStats>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             broker,
             health: Health::default(),
@@ -200,6 +211,7 @@ impl Lane {
                 floor: config.suspicion_min,
                 ceiling: config.suspicion_max,
             }),
+            stats,
             work: Mutex::default(),
             link: Mutex::new(Link::Down),
             driver: Mutex::default(),
@@ -256,6 +268,9 @@ impl Lane {
         loop {
             if up.flush()? == Pumped::Blocked {
                 return Ok(Pumped::Blocked);
+            }
+            if let Some(since) = up.writing_since.take() {
+                self.stats.drained(since.elapsed());
             }
             for request in up.unanswered.drain(..) {
                 super::settle::written_without_answer(shared, request);
@@ -334,7 +349,8 @@ impl Lane {
                         work.ready.push_back(partition.clone());
                     }
                     let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
-                    batches.push(Sent { partition, batch, topic_id });
+                    let stats = self.stats.clone();
+                    batches.push(Sent { stats, partition, batch, topic_id });
                 }
                 Take::At(at) => {
                     state.place = Place::Timed;
@@ -379,8 +395,11 @@ impl Lane {
         };
         let mut frame = Vec::with_capacity(2 * out.len() + 1);
         head.encode_frame(&out, &mut up.glue, &mut frame);
+        let bytes = frame.iter().map(Bytes::len).sum();
         up.outgoing.extend(frame);
         let written = Instant::now();
+        up.writing_since.get_or_insert(written);
+        self.record_request(&batches, bytes, written);
         let oldest = batches.iter().map(|sent| sent.batch.created).min();
         // No batch waits for its answer beyond its own delivery timeout.
         let deadline = oldest.map_or(written.into_std() + timeout, |created| {
@@ -395,6 +414,23 @@ impl Lane {
             return up.in_flight.skip();
         }
         up.in_flight.sent(request, deadline);
+    }
+
+    fn record_request(&self, batches: &[Sent], bytes: usize, written: Instant) {
+        self.stats.request_built(bytes);
+        let first = |sent: &&Sent| sent.batch.attempts == 1;
+        for Sent { batch, .. } in batches.iter().filter(first) {
+            let queued = written.into_std().saturating_duration_since(batch.created);
+            self.stats.batch_taken(queued, batch.payload().len(), batch.records);
+        }
+    }
+
+    /// Requests without an answer.
+    pub(super) fn requests_in_flight(&self) -> usize {
+        match &*self.link.lock() {
+            Link::Up(up) => up.in_flight.len(),
+            Link::Down => 0,
+        }
     }
 
     /// The link, for the driver.
@@ -434,10 +470,11 @@ impl Lane {
     }
 
     /// Takes note of an answer: how long it took, and whether the broker is no longer late.
-    pub(super) fn answered(&self, up: &mut Up, request: &Request) {
+    pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize) {
         let now = Instant::now();
         up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());
         let took = now.saturating_duration_since(request.written);
+        self.stats.answered(took, bytes);
         let ceiling = self.suspicion.map_or(took, |suspicion| suspicion.ceiling);
         up.answer_time.answered(took, ceiling);
         self.health.set_usual(&up.answer_time);

@@ -10,6 +10,7 @@
 
 mod delivery;
 mod driver;
+mod interceptor;
 mod lane;
 mod memory;
 mod partition;
@@ -24,15 +25,19 @@ use curtail_proto::accumulator::Readiness;
 use curtail_wire::records::{RecordData, encoded_len_bound};
 use tokio::time::{Instant, timeout};
 
-pub use self::delivery::{Delivery, Timing};
 use self::{
     delivery::Completion,
+    interceptor::Interception,
     memory::Reservation,
     partition::{Partition, Place},
     shared::Shared,
     topic::{Choice, TopicState},
 };
-use crate::{Error, ProducerConfig, Record, Result};
+pub use self::{
+    delivery::{Delivery, Timing},
+    interceptor::{Interceptors, OutgoingHeader, OutgoingRecord, ProducerInterceptor},
+};
+use crate::{Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats};
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
 ///
@@ -144,6 +149,25 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe: a dropped future has not appended the record.
     pub async fn send(&self, record: Record<'_>) -> Result<Delivery> {
+        if self.shared.config.interceptors.is_empty() {
+            return self.send_as_is(record).await;
+        }
+        // Boxed, so that a send without interceptors stays as small as it is.
+        Box::pin(self.send_intercepted(record)).await
+    }
+
+    async fn send_intercepted(&self, record: Record<'_>) -> Result<Delivery> {
+        let interceptors = &self.shared.config.interceptors;
+        let changed = interceptors.on_send(&record);
+        let headers = changed.header_list();
+        let sent = self.send_as_is(changed.as_record(&headers)).await;
+        if let Err(error) = &sent {
+            interceptors.on_acknowledgement(&changed.topic, Err(error));
+        }
+        sent
+    }
+
+    async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record) {
             Ok(Ok(delivery)) => Ok(delivery),
             Ok(Err(Blocked::Memory { size })) => {
@@ -152,8 +176,11 @@ impl Producer {
             }
             Err(Error::IllegalState(_)) => {
                 let max_block = self.shared.config.max_block;
-                let deadline = Instant::now() + max_block;
-                self.shared.topic(record.topic, deadline).await?;
+                let began = Instant::now();
+                let deadline = began + max_block;
+                let topic = self.shared.topic(record.topic, deadline).await;
+                ProducerStats::waited(&self.shared.stats.metadata_wait, began);
+                topic?;
                 match self.try_append(&record)? {
                     Ok(delivery) => Ok(delivery),
                     Err(Blocked::Memory { size }) => {
@@ -169,13 +196,31 @@ impl Producer {
     ///
     /// # Errors
     /// As [`Producer::send`]; [`Error::BufferFull`] when `buffer.memory` has no room now, and
-    /// [`Error::IllegalState`] when the topic's metadata is not there yet: a refresh is under way.
+    /// [`Error::IllegalState`] when the topic's metadata is not there yet: a refresh is under way. To interceptors
+    /// each of these is a send that failed.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
+        let interceptors = &self.shared.config.interceptors;
+        if interceptors.is_empty() {
+            return self.try_send_as_is(record);
+        }
+        let changed = interceptors.on_send(&record);
+        let headers = changed.header_list();
+        let sent = self.try_send_as_is(changed.as_record(&headers));
+        if let Err(error) = &sent {
+            interceptors.on_acknowledgement(&changed.topic, Err(error));
+        }
+        sent
+    }
+
+    fn try_send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record)? {
             Ok(delivery) => Ok(delivery),
             Err(Blocked::Memory { size }) => match self.shared.memory.try_reserve(size) {
                 Some(memory) => self.append(&record, Some(memory))?.map_err(|_| still_blocked()),
-                None => Err(Error::BufferFull { waited: Duration::ZERO }),
+                None => {
+                    self.shared.stats.buffer_exhausted.add(1);
+                    Err(Error::BufferFull { waited: Duration::ZERO })
+                }
             },
         }
     }
@@ -186,9 +231,11 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe; what has begun goes on.
     pub async fn flush(&self) -> Result<()> {
+        let began = Instant::now();
         for result in self.shared.seal_all() {
             result.resolved().await;
         }
+        ProducerStats::waited(&self.shared.stats.flush_time, began);
         Ok(())
     }
 
@@ -200,6 +247,28 @@ impl Producer {
         self.flush().await?;
         self.shared.stop();
         Ok(())
+    }
+
+    /// What the producer has measured since it was made. The copy looks at every partition once, for the bytes that
+    /// wait there, and takes a few hundred kilobytes at most for each broker.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: curtail::Producer) {
+    /// use std::time::Duration;
+    ///
+    /// let before = producer.metrics();
+    /// tokio::time::sleep(Duration::from_secs(10)).await;
+    /// for (id, broker) in &producer.metrics().since(&before).brokers {
+    ///     let p999 = Duration::from_nanos(broker.request_latency.p999());
+    ///     println!("broker {id}: p99.9 {p999:?}, {} requests in flight", broker.requests_in_flight);
+    /// }
+    /// for metric in producer.metrics().named() {
+    ///     println!("{} {} {:?} {}", metric.group, metric.name, metric.tags, metric.value);
+    /// }
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.shared.metrics()
     }
 
     /// Bytes of `buffer.memory` not in use by batches.
@@ -223,7 +292,11 @@ impl Producer {
         deadline: Instant,
     ) -> Result<Delivery> {
         let max_block = self.shared.config.max_block;
-        let memory = self.shared.memory.reserve(size, deadline, max_block).await?;
+        let began = Instant::now();
+        let memory = self.shared.memory.reserve(size, deadline, max_block).await;
+        let stats = &self.shared.stats;
+        ProducerStats::waited(&stats.buffer_wait, began);
+        let memory = memory.inspect_err(|_| stats.buffer_exhausted.add(1))?;
         self.append(&record, Some(memory))?.map_err(|_| still_blocked())
     }
 
@@ -262,13 +335,16 @@ impl Producer {
                 let Some(memory) = memory.or_else(|| shared.memory.try_reserve(size)) else {
                     return Ok(Err(Blocked::Memory { size }));
                 };
-                let completion = Completion::new(state.new_result(partition), memory);
+                let interception = shared.outcomes.clone().map(Interception::new);
+                let completion = Completion::new(state.new_result(partition), memory, interception);
                 let buffer = shared.memory.buffer();
                 let now = Instant::now().into_std();
                 state.queue.open(&shared.policy, &data, buffer, completion, now)
             }
         };
-        let delivery = Delivery::new(placed.completion.result().clone(), placed.index);
+        placed.completion.joined(data.timestamp);
+        let result = placed.completion.result().clone();
+        let delivery = Delivery::new(result, placed.index, data.timestamp);
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
         let handover = match (readiness, state.place) {
             (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,

@@ -99,7 +99,11 @@ fn settle(
         idempotent: shared.config.idempotence,
         is_oldest: sent.partition.state.lock().queue.is_oldest(&sent.batch),
     };
-    match classify(result.error, context) {
+    let verdict = classify(result.error, context);
+    if !matches!(verdict, Verdict::Written | Verdict::WrittenBefore) {
+        sent.stats.batch_refused();
+    }
+    match verdict {
         Verdict::Written | Verdict::WrittenBefore => {
             let offset = (result.base_offset >= 0).then_some(result.base_offset);
             let append_time = (result.log_append_time_ms >= 0).then_some(result.log_append_time_ms);
@@ -141,16 +145,21 @@ fn acknowledge(
     written: Instant,
     acknowledged: Instant,
 ) {
-    let Sent { partition, batch, .. } = sent;
+    let Sent { stats, partition, batch, .. } = sent;
     let mut state = partition.state.lock();
     state.queue.written(&batch);
     state.last_error = None;
     resubmit(state, &partition);
     let created = Instant::from_std(batch.created);
+    stats.batch_acknowledged(acknowledged - created, batch.records);
+    let (records, attempts) = (batch.records, batch.attempts);
     let (payload, completion) = batch.into_parts();
     completion.acknowledge(Acknowledged {
         base_offset,
         log_append_time,
+        records,
+        bytes: payload.len(),
+        attempts,
         timing: Timing { created, written, acknowledged },
     });
     shared.memory.recycle(payload);
@@ -167,7 +176,8 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     if sent.batch.attempts > shared.config.retries {
         return fail(shared, sent, &cause, unknown);
     }
-    let Sent { partition, batch, .. } = sent;
+    let Sent { stats, partition, batch, .. } = sent;
+    stats.batch_retried(batch.records);
     let snapshot = shared.metadata.snapshot();
     let leader = snapshot.leader(&partition.topic, partition.index);
     let mut state = partition.state.lock();
@@ -186,15 +196,20 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
         shared.metadata.request_refresh(Some(&partition.topic));
     }
     if let Some(batch) = refused {
+        stats.batch_failed(batch.records);
+        shared.stats.record_errors.add(u64::from(batch.records));
         batch.into_parts().1.fail(cause, true);
     }
 }
 
 fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
-    let Sent { partition, batch, .. } = sent;
+    let Sent { stats, partition, batch, .. } = sent;
     let mut state = partition.state.lock();
     let lost = state.queue.fail(&batch, unknown);
     resubmit(state, &partition);
+    let records = batch.records + lost.iter().map(|batch| batch.records).sum::<u32>();
+    stats.batch_failed(records);
+    shared.stats.record_errors.add(u64::from(records));
     let (payload, completion) = batch.into_parts();
     completion.fail(cause.clone(), unknown);
     shared.memory.recycle(payload);

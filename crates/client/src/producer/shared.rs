@@ -21,22 +21,23 @@ use curtail_wire::{ErrorCode, cold::messages};
 use imbl::GenericHashMap;
 use parking_lot::Mutex;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, mpsc::UnboundedSender},
     task::AbortHandle,
     time::{Instant, sleep, sleep_until},
 };
 
 use super::{
     delivery::BatchResult,
-    driver,
+    driver, interceptor,
     lane::Lane,
     memory::Memory,
     partition::{Partition, Place},
     topic::TopicState,
 };
 use crate::{
-    Error, ProducerConfig, Result,
+    Error, ProducerConfig, ProducerMetrics, Result,
     metadata::{AutoCreate, Listener, MetadataHandle},
+    metrics::ProducerStats,
 };
 
 /// Topics by name. The hasher has a fixed seed: the order of iteration must be the same in every run of a
@@ -56,6 +57,9 @@ pub(super) struct Shared {
     pub(super) metadata: MetadataHandle,
     pub(super) memory: Memory,
     pub(super) backoff: Backoff,
+    pub(super) stats: ProducerStats,
+    /// Where outcomes go first if there are interceptors.
+    pub(super) outcomes: Option<UnboundedSender<interceptor::Outcome>>,
     pub(super) topics: ArcSwap<Topics>,
     /// Those who change `topics` and `lanes` take turns.
     lanes: Mutex<Lanes>,
@@ -96,11 +100,15 @@ impl Shared {
         let common = &config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
         let metadata = MetadataHandle::start(env, common, AutoCreate::Allowed);
+        let interceptors = config.interceptors.clone();
+        let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             policy,
             env: env.clone(),
             memory: Memory::new(config.buffer_memory, config.batch_size),
             backoff,
+            stats: ProducerStats::new(),
+            outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
             lanes: Mutex::default(),
             identity: OnceLock::new(),
@@ -230,7 +238,8 @@ impl Shared {
         if let Some((lane, _)) = lanes.by_broker.get(&broker) {
             return lane.clone();
         }
-        let lane = Lane::new(broker, self.me.clone(), &self.config);
+        let stats = self.stats.broker(broker);
+        let lane = Lane::new(broker, self.me.clone(), &self.config, stats);
         let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane
@@ -273,7 +282,7 @@ impl Shared {
         unresolved
     }
 
-    /// Stops everything. Batches without an outcome fail with [`Error::Closed`].
+    /// Stops everything. Batches without an outcome fail, because of [`Error::Closed`].
     pub(super) fn stop(&self) {
         let mut lanes = self.lanes.lock();
         lanes.phase = Phase::Closed;
@@ -290,7 +299,10 @@ impl Shared {
             state.place = Place::Idle;
             let abandoned = state.queue.abandon(&self.policy);
             drop(state);
-            drop(abandoned);
+            for batch in abandoned {
+                let unknown = batch.outcome_unknown();
+                batch.into_parts().1.fail(Error::Closed, unknown);
+            }
         }
         for (lane, task) in stopped.into_values() {
             task.abort();
@@ -311,6 +323,7 @@ impl Shared {
         drop(state);
         for batch in expired.into_iter().chain(lost) {
             let unknown = batch.outcome_unknown();
+            self.stats.record_errors.add(u64::from(batch.records));
             let (_, completion) = batch.into_parts();
             completion.fail(self.delivery_timeout(last.as_ref()), unknown);
         }
@@ -321,6 +334,42 @@ impl Shared {
             what: "delivery (delivery.timeout.ms)",
             limit: self.config.delivery_timeout,
             last: last.cloned().map(Arc::new),
+        }
+    }
+
+    /// A snapshot of what was measured, and of what is queued and in flight now.
+    pub(super) fn metrics(&self) -> ProducerMetrics {
+        let taken = Instant::now();
+        let mut brokers = self.stats.snapshot();
+        let lanes: Vec<Arc<Lane>> =
+            self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect();
+        for lane in lanes {
+            brokers.entry(lane.broker).or_default().requests_in_flight = lane.requests_in_flight();
+        }
+        let mut leaderless_bytes = 0;
+        for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
+            let state = partition.state.lock();
+            match &state.lane {
+                Some(lane) => {
+                    brokers.entry(lane.broker).or_default().queue_bytes +=
+                        state.queue.waiting_bytes();
+                }
+                None => leaderless_bytes += state.queue.waiting_bytes(),
+            }
+        }
+        ProducerMetrics {
+            client_id: self.config.common.client_id.clone(),
+            taken,
+            period: taken.duration_since(self.stats.started),
+            buffer_total_bytes: self.config.buffer_memory,
+            buffer_available_bytes: self.memory.available(),
+            buffer_wait: self.stats.buffer_wait.snapshot(),
+            buffer_exhausted_total: self.stats.buffer_exhausted.get(),
+            metadata_wait: self.stats.metadata_wait.snapshot(),
+            flush_time: self.stats.flush_time.snapshot(),
+            record_error_total: self.stats.record_errors.get(),
+            leaderless_bytes,
+            brokers,
         }
     }
 

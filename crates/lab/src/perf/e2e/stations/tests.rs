@@ -6,7 +6,13 @@ use curtail_cluster::Observer;
 use super::{Phases, Stations};
 
 fn written(offset: i64) -> RecordMetadata {
-    RecordMetadata { topic: "t".into(), partition: 3, offset: Some(offset), log_append_time: None }
+    RecordMetadata {
+        topic: "t".into(),
+        partition: 3,
+        offset: Some(offset),
+        timestamp: 0,
+        log_append_time: None,
+    }
 }
 
 const fn us(us: u64) -> Duration {

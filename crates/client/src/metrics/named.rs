@@ -1,0 +1,129 @@
+//! The metrics under Kafka's names.
+//!
+//! Names, groups and units are those of the Java producer's sensors (`SenderMetricsRegistry`, `BufferPool`,
+//! `KafkaProducerMetrics`, `Selector`), where it has a counterpart: `producer-metrics` for the whole,
+//! `producer-node-metrics` with a tag `node-id` for each broker. Times are in milliseconds unless the name says `ns`,
+//! rates are per second over the period of the snapshot. Java's averages are over a sliding window of 30 s or more;
+//! here the period is whatever lies between two snapshots. What Java does not have follows the same pattern:
+//! `request-latency-p99`, `record-queue-time-p999`.
+
+use super::{BrokerMetrics, Distribution, ProducerMetrics};
+
+/// A value under its Kafka name.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NamedMetric {
+    /// `producer-metrics` or `producer-node-metrics`.
+    pub group: &'static str,
+    /// Such as `request-latency-avg`.
+    pub name: String,
+    /// `client-id`, and for a broker `node-id` (`node-1`).
+    pub tags: Vec<(&'static str, String)>,
+    /// The value; NaN never.
+    pub value: f64,
+}
+
+const WHOLE: &str = "producer-metrics";
+const NODE: &str = "producer-node-metrics";
+const NANOS_IN_MS: f64 = 1e6;
+
+impl ProducerMetrics {
+    /// Every metric under its Kafka name, for the producer as a whole and for each broker.
+    #[must_use]
+    pub fn named(&self) -> Vec<NamedMetric> {
+        let client = ("client-id", self.client_id.clone());
+        let seconds = self.period.as_secs_f64();
+        let mut whole = Group { group: WHOLE, tags: vec![client.clone()], seconds, out: vec![] };
+        whole.broker(&self.all_brokers());
+        whole.producer(self);
+        let mut named = whole.out;
+        for (id, broker) in &self.brokers {
+            let tags = vec![client.clone(), ("node-id", format!("node-{id}"))];
+            let mut node = Group { group: NODE, tags, seconds, out: vec![] };
+            node.broker(broker);
+            named.append(&mut node.out);
+        }
+        named
+    }
+}
+
+/// A group that is being listed.
+struct Group {
+    group: &'static str,
+    tags: Vec<(&'static str, String)>,
+    seconds: f64,
+    out: Vec<NamedMetric>,
+}
+
+impl Group {
+    fn put(&mut self, name: impl Into<String>, value: f64) {
+        let (group, tags) = (self.group, self.tags.clone());
+        self.out.push(NamedMetric { group, name: name.into(), tags, value });
+    }
+
+    fn rate(&mut self, name: &str, total: u64) {
+        let rate = if self.seconds > 0.0 { total as f64 / self.seconds } else { 0.0 };
+        self.put(format!("{name}-rate"), rate);
+        self.put(format!("{name}-total"), total as f64);
+    }
+
+    fn figures(&mut self, name: &str, of: &Distribution, unit: f64) {
+        self.put(format!("{name}-avg"), of.mean() / unit);
+        self.put(format!("{name}-max"), of.max() as f64 / unit);
+        self.put(format!("{name}-p50"), of.p50() as f64 / unit);
+        self.put(format!("{name}-p99"), of.p99() as f64 / unit);
+        self.put(format!("{name}-p999"), of.p999() as f64 / unit);
+    }
+
+    fn broker(&mut self, broker: &BrokerMetrics) {
+        self.figures("record-queue-time", &broker.queue_time, NANOS_IN_MS);
+        self.figures("request-write-time", &broker.write_time, NANOS_IN_MS);
+        self.figures("request-latency", &broker.request_latency, NANOS_IN_MS);
+        self.figures("record-delivery-time", &broker.delivery_time, NANOS_IN_MS);
+        self.figures("produce-throttle-time", &broker.throttle_time, NANOS_IN_MS);
+        self.figures("batch-size", &broker.batch_size, 1.0);
+        self.figures("records-per-batch", &broker.records_per_batch, 1.0);
+        self.figures("request-size", &broker.request_size, 1.0);
+        let per_request = match broker.request_total {
+            0 => 0.0,
+            // Retried records travel again.
+            requests => {
+                (broker.record_send_total + broker.record_retry_total + broker.record_error_total)
+                    as f64
+                    / requests as f64
+            }
+        };
+        self.put("records-per-request-avg", per_request);
+        self.rate("record-send", broker.record_send_total);
+        self.rate("record-retry", broker.record_retry_total);
+        self.rate("batch-refused", broker.batch_refused_total);
+        self.rate("request", broker.request_total);
+        self.rate("response", broker.response_total);
+        self.rate("outgoing-byte", broker.outgoing_byte_total);
+        self.rate("incoming-byte", broker.incoming_byte_total);
+        self.rate("connection-creation", broker.connection_creation_total);
+        self.rate("connection-close", broker.connection_close_total);
+        self.put("connection-count", broker.connection_count as f64);
+        self.put("requests-in-flight", broker.requests_in_flight as f64);
+        self.put("queue-bytes", broker.queue_bytes as f64);
+        if self.group == NODE {
+            self.rate("record-error", broker.record_error_total);
+        }
+    }
+
+    fn producer(&mut self, metrics: &ProducerMetrics) {
+        // With what failed before any broker had it.
+        self.rate("record-error", metrics.record_error_total);
+        self.rate("buffer-exhausted", metrics.buffer_exhausted_total);
+        self.put("buffer-total-bytes", metrics.buffer_total_bytes as f64);
+        self.put("buffer-available-bytes", metrics.buffer_available_bytes as f64);
+        self.put("leaderless-bytes", metrics.leaderless_bytes as f64);
+        self.total_time("bufferpool-wait-time-ns", &metrics.buffer_wait);
+        self.total_time("metadata-wait-time-ns", &metrics.metadata_wait);
+        self.total_time("flush-time-ns", &metrics.flush_time);
+    }
+
+    fn total_time(&mut self, name: &str, of: &Distribution) {
+        self.put(format!("{name}-total"), of.mean() * of.count() as f64);
+    }
+}
