@@ -31,8 +31,11 @@ mod tests;
 /// How batches are formed.
 #[derive(Clone, Debug)]
 pub struct BatchPolicy {
-    /// `batch.size` in bytes.
+    /// `batch.size` in bytes: a batch of this size is complete.
     pub batch_size: usize,
+    /// `batch.max.size` in bytes: what a complete batch may grow to while it cannot leave (KIP-782). Of no effect
+    /// below `batch_size`.
+    pub batch_max_size: usize,
     /// `linger.ms`.
     pub linger: Duration,
     /// `compression.type` and level.
@@ -100,6 +103,8 @@ impl<C> Batch<C> {
 #[derive(Debug)]
 struct OpenBatch<C> {
     builder: BatchBuilder,
+    /// Bytes that it may hold as it is; see [`PartitionQueue::growth`].
+    room: usize,
     created: Instant,
     completion: C,
 }
@@ -115,6 +120,15 @@ pub struct Placed<'a, C> {
     pub completion: &'a C,
     /// What the queue needs now.
     pub readiness: Readiness,
+}
+
+/// A step of an open batch's growth, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// What it takes beyond what it has.
+    pub more: usize,
+    /// What it has room for then.
+    pub room: usize,
 }
 
 /// When the partition next has something to send.
@@ -210,7 +224,7 @@ impl<C> PartitionQueue<C> {
         let open = self.open.as_mut()?;
         let before = open.builder.len();
         let after = open.builder.size_with(record);
-        if after > policy.batch_size && open.builder.count() > 0 {
+        if after > open.room && open.builder.count() > 0 {
             return None;
         }
         let index = open.builder.append(record);
@@ -220,6 +234,24 @@ impl<C> PartitionQueue<C> {
             due(open.created, policy)
         };
         Some(Placed { index, bytes: after - before, completion: &open.completion, readiness })
+    }
+
+    /// How much the open batch should grow to take a record that does not fit, if it should: while batches before it
+    /// wait, or it is complete itself and has not left, another batch of the partition would only leave later. Larger
+    /// batches cost the broker and the client less by the record, which shortens the queue.
+    pub fn growth(&self, policy: &BatchPolicy, record: &RecordData<'_>) -> Option<Growth> {
+        let open = self.open.as_ref()?;
+        let growth = Growth { more: open.room, room: open.room * 2 };
+        let fits =
+            growth.room <= policy.batch_max_size && open.builder.size_with(record) <= growth.room;
+        (fits && self.has_complete(policy)).then_some(growth)
+    }
+
+    /// Moves the open batch to a larger buffer; gives back the former one, and the batch's handle.
+    pub fn grow(&mut self, growth: Growth, buffer: Vec<u8>) -> Option<(Vec<u8>, &mut C)> {
+        let open = self.open.as_mut()?;
+        open.room = growth.room;
+        Some((open.builder.move_to(buffer), &mut open.completion))
     }
 
     /// Opens a batch in `buffer` with its first record, sealing the one before it. A record larger than
@@ -240,7 +272,8 @@ impl<C> PartitionQueue<C> {
         let full = builder.len() >= policy.batch_size;
         let readiness =
             if full || !self.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
-        let open = self.open.insert(OpenBatch { builder, created: now, completion });
+        let room = policy.batch_size.max(1);
+        let open = self.open.insert(OpenBatch { builder, room, created: now, completion });
         Placed { index: 0, bytes, completion: &open.completion, readiness }
     }
 
@@ -443,9 +476,17 @@ impl<C> PartitionQueue<C> {
         self.failures
     }
 
-    /// Whether a batch is complete or is to be sent again, so that waiting would add nothing to it.
-    pub fn has_complete(&self) -> bool {
-        !self.sealed.is_empty() || !self.again.is_empty()
+    /// Whether a batch is complete or is to be sent again, so that it need not wait for more records.
+    pub fn has_complete(&self, policy: &BatchPolicy) -> bool {
+        let full = |open: &OpenBatch<C>| open.builder.len() >= policy.batch_size;
+        !self.sealed.is_empty() || !self.again.is_empty() || self.open.as_ref().is_some_and(full)
+    }
+
+    /// Bytes of the batch that [`Self::take`] would give, 0 if there is none; before compression if it is still open.
+    pub fn next_len(&self) -> usize {
+        let complete = self.again.front().or_else(|| self.sealed.front());
+        let complete = complete.map(|batch| batch.payload.len());
+        complete.or_else(|| self.open.as_ref().map(|open| open.builder.len())).unwrap_or(0)
     }
 
     /// Broker of the last batch taken, -1 before the first.

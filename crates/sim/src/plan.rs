@@ -42,6 +42,8 @@ pub struct ProducerPlan {
     pub linger: Duration,
     /// `batch.size` in bytes.
     pub batch_size: usize,
+    /// `batch.max.size`.
+    pub batch_max_size: usize,
     /// `max.in.flight.requests.per.connection`.
     pub max_in_flight: usize,
     /// `request.timeout.ms`.
@@ -210,12 +212,14 @@ impl Plan {
 fn producer(dice: &Dice) -> ProducerPlan {
     let pause = dice.one_of(&[2, 10, 30]);
     let request_timeout = dice.ms(1500, 3000);
+    let batch_size = dice.one_of(&[256, 1024, 16 << 10]);
     ProducerPlan {
         records: (dice.between(3000, 6000) / pause).min(800) as u32,
         pause: Duration::from_millis(pause),
         keyed: dice.one_of(&[0, 50, 100]),
         linger: dice.one_of(&[0, 0, 5, 20]).into_ms(),
-        batch_size: dice.one_of(&[256, 1024, 16 << 10]),
+        batch_size,
+        batch_max_size: batch_size * dice.one_of(&[1, 2, 4]),
         max_in_flight: dice.one_of(&[1, 2, 5, 5, 5]),
         request_timeout,
         delivery_timeout: request_timeout + dice.one_of(&[100, 2000, 20_000]).into_ms(),

@@ -126,6 +126,10 @@ setters! { ProducerConfig:
     acks: Acks;
     /// Sets `batch.size`: bytes of a batch at which it is sent without waiting for `linger.ms`.
     batch_size: usize;
+    /// Sets `batch.max.size`: bytes that a batch may grow to while it cannot leave because others of its partition or
+    /// broker are before it. It never makes a record wait. Without effect below `batch.size`. A setting of Curtail,
+    /// after KIP-782; topics with `max.message.bytes` below it need a lower one.
+    batch_max_size: usize;
     /// Sets `linger.ms`: how long a batch waits for more records. Zero sends at once.
     linger: Duration;
     /// Sets `max.in.flight.requests.per.connection`, 1 or more; at most 5 with idempotence.

@@ -125,6 +125,8 @@ pub struct ProducerConfig {
     pub idempotence: bool,
     /// `batch.size` in bytes.
     pub batch_size: usize,
+    /// `batch.max.size` in bytes. Of Curtail, after KIP-782.
+    pub batch_max_size: usize,
     /// `linger.ms`.
     pub linger: Duration,
     /// `compression.type`, `compression.*.level`.
@@ -163,6 +165,7 @@ impl Default for ProducerConfig {
             acks: Acks::All,
             idempotence: true,
             batch_size: 16_384,
+            batch_max_size: 65_536,
             linger: Duration::from_millis(5),
             compression: Compression { codec: Codec::None, level: None },
             max_in_flight: 5,

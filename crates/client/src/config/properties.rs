@@ -153,6 +153,13 @@ macro_rules! level {
 static PRODUCER: &[Property<ProducerConfig>] = &[
     property!("acks", "all, -1, 0 or 1", acks, acks, show_acks),
     property!(
+        "batch.max.size",
+        BYTES,
+        batch_max_size,
+        |t| number(t, 0, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
         "batch.size",
         BYTES,
         batch_size,

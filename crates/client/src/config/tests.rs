@@ -39,6 +39,7 @@ const COMMON: &[Row] = &[
 
 const PRODUCER: &[Row] = &[
     ("acks", "all", &["all", "-1 => all", "1", "0"], &["ALL", "2", ""]),
+    ("batch.max.size", "65536", INT_BYTES.0, INT_BYTES.1),
     ("batch.size", "16384", INT_BYTES.0, INT_BYTES.1),
     ("buffer.memory", "33554432", &["0", "9223372036854775807"], &["-1", "9223372036854775808"]),
     ("compression.gzip.level", "-1", &["-1", "1", "9"], &["0", "10", "x"]),

@@ -126,6 +126,14 @@ impl Completion {
         Self { result, memory: Some(memory), interception }
     }
 
+    /// The batch has grown and holds more.
+    pub(super) fn hold(&mut self, more: Reservation) {
+        match &mut self.memory {
+            Some(memory) => memory.add(more),
+            None => self.memory = Some(more),
+        }
+    }
+
     pub(super) fn result(&self) -> &Arc<BatchResult> {
         &self.result
     }

@@ -245,7 +245,7 @@ impl Lane {
         }
         let idle = up.outgoing.is_empty() && up.in_flight.is_empty();
         if !idle && !shared.policy.linger.is_zero() {
-            let waits = self.waits_for_answer(up);
+            let waits = self.waits_for_answer(up, &shared);
             drop(link);
             if !waits {
                 self.wake();
@@ -278,7 +278,7 @@ impl Lane {
             if up.in_flight.len() >= self.max_in_flight {
                 return Ok(Pumped::Done);
             }
-            if self.waits_for_answer(up) {
+            if self.waits_for_answer(up, shared) {
                 return Ok(Pumped::Done);
             }
             let batches = self.collect(shared);
@@ -294,7 +294,7 @@ impl Lane {
     ///
     /// What is due moves to the ready list here as well: a due entry left among the timed ones would make the driver
     /// look again at once, for ever.
-    fn waits_for_answer(self: &Arc<Self>, up: &Up) -> bool {
+    fn waits_for_answer(self: &Arc<Self>, up: &Up, shared: &Shared) -> bool {
         let in_flight = up.in_flight.len();
         if in_flight == 0 {
             return false;
@@ -303,7 +303,8 @@ impl Lane {
         if !work.timed.is_empty() {
             work.promote(self, Instant::now().into_std());
         }
-        let complete = |partition: &Arc<Partition>| partition.state.lock().queue.has_complete();
+        let complete =
+            |partition: &Arc<Partition>| partition.state.lock().queue.has_complete(&shared.policy);
         if work.ready.iter().take(LOOK_AHEAD).any(complete) {
             return false;
         }
@@ -338,6 +339,12 @@ impl Lane {
             if state.taken_in == turn {
                 continue;
             }
+            let full = bytes + state.queue.next_len() > shared.config.max_request_size;
+            if full && !batches.is_empty() {
+                drop(state);
+                work.ready.push_front(partition);
+                break;
+            }
             match state.queue.take(&shared.policy, idempotence, self.broker, now) {
                 Take::Batch(batch) => {
                     bytes += batch.payload().len();
@@ -360,9 +367,6 @@ impl Lane {
                 Take::Empty | Take::AfterOutcome | Take::AfterIdentity => {
                     state.place = Place::Idle;
                 }
-            }
-            if bytes >= shared.config.max_request_size {
-                break;
             }
         }
         drop(work);

@@ -14,7 +14,14 @@ use crate::{Error, Result};
 /// Bytes reserved for one batch, given back on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Reservation {
+    /// Adds another one to this.
+    pub(super) fn add(&mut self, other: Self) {
+        self.permit.merge(other.permit);
+    }
 }
 
 /// The producer's memory.
@@ -24,13 +31,17 @@ pub(super) struct Memory {
     bytes: Arc<Semaphore>,
     total: usize,
     batch_size: usize,
-    spare: Mutex<Vec<Vec<u8>>>,
+    /// Buffers of `batch_size` bytes, of twice as many, and so on up to `batch.max.size`.
+    spare: Box<[Mutex<Vec<Vec<u8>>>]>,
 }
 
 impl Memory {
-    pub(super) fn new(total: usize, batch_size: usize) -> Self {
+    pub(super) fn new(total: usize, batch_size: usize, batch_max_size: usize) -> Self {
         let total = total.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
-        Self { bytes: Arc::new(Semaphore::new(total)), total, batch_size, spare: Mutex::default() }
+        let batch_size = batch_size.max(1);
+        let doublings = (batch_max_size / batch_size).max(1).ilog2();
+        let spare = (0..=doublings).map(|_| Mutex::default()).collect();
+        Self { bytes: Arc::new(Semaphore::new(total)), total, batch_size, spare }
     }
 
     /// What a batch that begins with a record of `size` bytes reserves.
@@ -41,7 +52,14 @@ impl Memory {
     /// Reserves at once or not at all.
     pub(super) fn try_reserve(&self, size: usize) -> Option<Reservation> {
         let permit = self.bytes.clone().try_acquire_many_owned(self.need(size)).ok()?;
-        Some(Reservation { _permit: permit })
+        Some(Reservation { permit })
+    }
+
+    /// Reserves `bytes` for a batch that grows, at once or not at all.
+    pub(super) fn try_reserve_more(&self, bytes: usize) -> Option<Reservation> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let permit = self.bytes.clone().try_acquire_many_owned(bytes).ok()?;
+        Some(Reservation { permit })
     }
 
     /// Reserves, waiting until `deadline` for batches to be done.
@@ -56,7 +74,7 @@ impl Memory {
     ) -> Result<Reservation> {
         let acquire = self.bytes.clone().acquire_many_owned(self.need(size));
         match timeout_at(deadline, acquire).await {
-            Ok(Ok(permit)) => Ok(Reservation { _permit: permit }),
+            Ok(Ok(permit)) => Ok(Reservation { permit }),
             Ok(Err(_)) => Err(Error::Closed),
             Err(_) => Err(Error::BufferFull { waited: max_block }),
         }
@@ -69,7 +87,20 @@ impl Memory {
 
     /// An empty buffer for a batch.
     pub(super) fn buffer(&self) -> Vec<u8> {
-        self.spare.lock().pop().unwrap_or_else(|| Vec::with_capacity(self.batch_size))
+        self.buffer_of(self.batch_size)
+    }
+
+    /// An empty buffer for a batch of up to `size` bytes, one of the sizes that are kept.
+    pub(super) fn buffer_of(&self, size: usize) -> Vec<u8> {
+        let spare = self.spares(size).and_then(|spare| spare.lock().pop());
+        spare.unwrap_or_else(|| Vec::with_capacity(size))
+    }
+
+    /// Where buffers of exactly this capacity are kept.
+    fn spares(&self, capacity: usize) -> Option<&Mutex<Vec<Vec<u8>>>> {
+        let times = capacity / self.batch_size;
+        let kept = capacity.is_multiple_of(self.batch_size) && times.is_power_of_two();
+        if kept { self.spare.get(times.ilog2() as usize) } else { None }
     }
 
     /// Takes a batch's buffer back, if nobody else holds it. A socket that still writes it does, so a buffer is
@@ -77,12 +108,15 @@ impl Memory {
     pub(super) fn recycle(&self, payload: Bytes) {
         let Ok(mut unique) = payload.try_into_mut() else { return };
         unique.clear();
-        let buffer = Vec::from(unique);
-        if buffer.capacity() != self.batch_size {
-            return;
-        }
-        let mut spare = self.spare.lock();
-        if spare.len() * self.batch_size < self.total {
+        self.keep(Vec::from(unique));
+    }
+
+    /// Keeps a buffer that nobody uses for another batch, if it has one of the sizes that are kept. Each size keeps at
+    /// most its share of `buffer.memory`.
+    pub(super) fn keep(&self, buffer: Vec<u8>) {
+        let Some(spare) = self.spares(buffer.capacity()) else { return };
+        let mut spare = spare.lock();
+        if spare.len() * buffer.capacity() < self.total / self.spare.len() {
             spare.push(buffer);
         }
     }

@@ -21,7 +21,7 @@ mod topic;
 use std::{sync::Arc, time::Duration};
 
 use curtail_net::Env;
-use curtail_proto::accumulator::Readiness;
+use curtail_proto::accumulator::{PartitionQueue, Placed, Readiness};
 use curtail_wire::records::{RecordData, encoded_len_bound};
 use tokio::time::{Instant, timeout};
 
@@ -331,16 +331,20 @@ impl Producer {
         let state = &mut *guard;
         let placed = match state.queue.try_append(&shared.policy, &data) {
             Some(placed) => placed,
-            None => {
-                let Some(memory) = memory.or_else(|| shared.memory.try_reserve(size)) else {
-                    return Ok(Err(Blocked::Memory { size }));
-                };
-                let interception = shared.outcomes.clone().map(Interception::new);
-                let completion = Completion::new(state.new_result(partition), memory, interception);
-                let buffer = shared.memory.buffer();
-                let now = Instant::now().into_std();
-                state.queue.open(&shared.policy, &data, buffer, completion, now)
-            }
+            None => match grow_and_append(shared, &mut state.queue, &data) {
+                Some(placed) => placed,
+                None => {
+                    let Some(memory) = memory.or_else(|| shared.memory.try_reserve(size)) else {
+                        return Ok(Err(Blocked::Memory { size }));
+                    };
+                    let interception = shared.outcomes.clone().map(Interception::new);
+                    let completion =
+                        Completion::new(state.new_result(partition), memory, interception);
+                    let buffer = shared.memory.buffer();
+                    let now = Instant::now().into_std();
+                    state.queue.open(&shared.policy, &data, buffer, completion, now)
+                }
+            },
         };
         placed.completion.joined(data.timestamp);
         let result = placed.completion.result().clone();
@@ -367,6 +371,20 @@ impl Producer {
         }
         Ok(Ok(delivery))
     }
+}
+
+/// Appends to the open batch after making room in it, if it waits anyway and there is memory for it.
+fn grow_and_append<'a>(
+    shared: &Shared,
+    queue: &'a mut PartitionQueue<Completion>,
+    record: &RecordData<'_>,
+) -> Option<Placed<'a, Completion>> {
+    let growth = queue.growth(&shared.policy, record)?;
+    let memory = shared.memory.try_reserve_more(growth.more)?;
+    let (former, completion) = queue.grow(growth, shared.memory.buffer_of(growth.room))?;
+    completion.hold(memory);
+    shared.memory.keep(former);
+    queue.try_append(&shared.policy, record)
 }
 
 fn note_sticky(

@@ -93,6 +93,7 @@ impl Shared {
     pub(super) fn start(config: ProducerConfig, env: &Env) -> Arc<Self> {
         let policy = BatchPolicy {
             batch_size: config.batch_size,
+            batch_max_size: config.batch_max_size,
             linger: config.linger,
             compression: config.compression,
             delivery_timeout: config.delivery_timeout,
@@ -105,7 +106,7 @@ impl Shared {
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             policy,
             env: env.clone(),
-            memory: Memory::new(config.buffer_memory, config.batch_size),
+            memory: Memory::new(config.buffer_memory, config.batch_size, config.batch_max_size),
             backoff,
             stats: ProducerStats::new(),
             outcomes: outcomes.clone(),

@@ -13,6 +13,7 @@ const IDENTITY: Idempotence = Idempotence::As(ProducerIdentity { id: 7, epoch: 0
 fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
     BatchPolicy {
         batch_size,
+        batch_max_size: 0,
         linger: Duration::from_millis(linger_ms),
         compression: Compression { codec: Codec::None, level: None },
         delivery_timeout: Duration::from_secs(120),
@@ -32,6 +33,10 @@ fn append(
 ) -> Readiness {
     if let Some(placed) = queue.try_append(policy, &record(value)) {
         return placed.readiness;
+    }
+    if let Some(growth) = queue.growth(policy, &record(value)) {
+        drop(queue.grow(growth, Vec::new()).expect("there is an open batch"));
+        return queue.try_append(policy, &record(value)).expect("there is room now").readiness;
     }
     queue.open(policy, &record(value), Vec::new(), 0, now).readiness
 }
@@ -79,6 +84,40 @@ fn a_record_larger_than_a_batch_travels_alone() {
     assert_eq!(append(&mut queue, &policy, b"small", now), Readiness::Now);
     let records: Vec<u32> = (0..2).map(|_| take(&mut queue, &policy, 1, now).records).collect();
     assert_eq!(records, [1, 1]);
+}
+
+#[test]
+fn a_batch_grows_only_while_it_cannot_leave() {
+    let now = Instant::now();
+    let policy = BatchPolicy { batch_max_size: 800, ..policy(200, 5) };
+    let mut queue = known();
+    // The first one is complete when the second record comes; then both wait, and the second grows.
+    for _ in 0..12 {
+        append(&mut queue, &policy, &[0; 100], now);
+    }
+    let sent: Vec<Batch<u32>> = (0..3).map(|_| take(&mut queue, &policy, 1, now)).collect();
+    assert_eq!(sent.iter().map(|batch| batch.records).collect::<Vec<_>>(), [1, 6, 5]);
+    assert!(sent.iter().all(|batch| batch.payload().len() <= 800));
+    // Taken in time, none grows.
+    for _ in 0..3 {
+        append(&mut queue, &policy, &[0; 150], now);
+        assert_eq!(take(&mut queue, &policy, 1, now + policy.linger).records, 1);
+    }
+}
+
+#[test]
+fn a_batch_that_has_grown_complete_does_not_wait_for_an_answer() {
+    let now = Instant::now();
+    let policy = BatchPolicy { batch_max_size: 4000, ..policy(200, 5) };
+    let mut queue = known();
+    append(&mut queue, &policy, &[0; 100], now);
+    assert!(!queue.has_complete(&policy));
+    append(&mut queue, &policy, &[0; 100], now);
+    take(&mut queue, &policy, 1, now);
+    assert!(!queue.has_complete(&policy), "the open one is small");
+    append(&mut queue, &policy, &[0; 20], now);
+    append(&mut queue, &policy, &[0; 5], now);
+    assert!(queue.has_complete(&policy));
 }
 
 #[test]
@@ -321,9 +360,10 @@ proptest! {
     /// acknowledged record once and in order, and never holds one that was reported as not written.
     #[test]
     fn acknowledged_records_are_in_the_log_once_and_in_order(
-        steps in prop::collection::vec((0..12u8, 0..5usize), 1..120)
+        steps in prop::collection::vec((0..12u8, 0..5usize), 1..120),
+        batch_max_size in prop::sample::select(vec![0, 360]),
     ) {
-        let policy = policy(90, 0);
+        let policy = BatchPolicy { batch_max_size, ..policy(90, 0) };
         let now = Instant::now();
         let mut queue: PartitionQueue<u32> = PartitionQueue::default();
         let mut broker = Broker::default();

@@ -108,6 +108,7 @@ impl Work {
             .client_id(format!("producer-{}", self.index))
             .linger(plan.linger)
             .batch_size(plan.batch_size)
+            .batch_max_size(plan.batch_max_size)
             .max_in_flight(plan.max_in_flight)
             .request_timeout(plan.request_timeout)
             .delivery_timeout(plan.linger + plan.delivery_timeout)

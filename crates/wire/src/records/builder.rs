@@ -74,6 +74,14 @@ impl BatchBuilder {
         Self { buf, count: 0, base_timestamp: NO_TIMESTAMP, max_timestamp: NO_TIMESTAMP }
     }
 
+    /// Goes on in another buffer, of which only the capacity is kept, and returns the former one.
+    #[must_use]
+    pub fn move_to(&mut self, mut buf: Vec<u8>) -> Vec<u8> {
+        buf.clear();
+        buf.extend_from_slice(&self.buf);
+        mem::replace(&mut self.buf, buf)
+    }
+
     /// Appends a record and returns its index, which is also its offset's distance from the batch's
     /// base offset.
     ///
