@@ -119,6 +119,19 @@ pub struct ClusterConfig {
     pub socket_request_max_bytes: usize,
     /// `max.connections`: open connections per broker; more are closed at once.
     pub max_connections: usize,
+    /// `group.initial.rebalance.delay.ms`: how long the first rebalance of a group waits for more members. Kafka's
+    /// default is 3 s; here it is 0, as in the `server.properties` that Kafka brings for development.
+    pub group_initial_rebalance_delay: Duration,
+    /// `group.min.session.timeout.ms`: the shortest session a member may ask for.
+    pub group_min_session_timeout: Duration,
+    /// `group.max.session.timeout.ms`: the longest session a member may ask for.
+    pub group_max_session_timeout: Duration,
+    /// `offset.metadata.max.bytes`: the longest metadata of a committed offset, in bytes.
+    pub offset_metadata_max_bytes: usize,
+    /// `offsets.commit.timeout.ms`: how long a commit waits for the in-sync replicas.
+    pub offsets_commit_timeout: Duration,
+    /// `offsets.retention.minutes`: how long a group without members keeps its offsets.
+    pub offsets_retention_minutes: i32,
     /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets`, which shares the groups out among the
     /// brokers. Kafka's default is 50.
     pub offsets_topic_partitions: i32,
@@ -166,6 +179,12 @@ impl Default for ClusterConfig {
             fetch_max_bytes: 55 << 20,
             socket_request_max_bytes: 100 << 20,
             max_connections: 10_000,
+            group_initial_rebalance_delay: Duration::ZERO,
+            group_min_session_timeout: Duration::from_secs(6),
+            group_max_session_timeout: Duration::from_secs(1800),
+            offset_metadata_max_bytes: 4096,
+            offsets_commit_timeout: Duration::from_secs(5),
+            offsets_retention_minutes: 7 * 24 * 60,
             offsets_topic_partitions: 4,
             offsets_topic_replication_factor: 3,
             transaction_log_partitions: 4,

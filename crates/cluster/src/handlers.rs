@@ -2,20 +2,30 @@
 
 mod api_versions;
 mod create_topics;
+mod delete_groups;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod describe_producers;
 mod fetch;
 mod find_coordinator;
+mod heartbeat;
 mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod offsets_for_leader_epoch;
 mod produce;
+mod sync_group;
 mod write_txn_markers;
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -28,6 +38,7 @@ use curtail_wire::{
 
 use crate::{
     broker::Broker,
+    coordinator::{groups::Groups, runtime::Shard},
     image::{PartitionKey, TopicImage},
     replica::partition::{NotServed, Partition},
 };
@@ -50,7 +61,15 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::FETCH, 4..=17, 4),
     (ApiKey::LIST_OFFSETS, 1..=10, 1),
     (ApiKey::METADATA, 0..=13, 0),
+    (ApiKey::OFFSET_COMMIT, 2..=9, 2),
+    (ApiKey::OFFSET_FETCH, 1..=9, 1),
     (ApiKey::FIND_COORDINATOR, 0..=6, 0),
+    (ApiKey::JOIN_GROUP, 0..=9, 0),
+    (ApiKey::HEARTBEAT, 0..=4, 0),
+    (ApiKey::LEAVE_GROUP, 0..=5, 0),
+    (ApiKey::SYNC_GROUP, 0..=5, 0),
+    (ApiKey::DESCRIBE_GROUPS, 0..=6, 0),
+    (ApiKey::LIST_GROUPS, 0..=5, 0),
     (ApiKey::API_VERSIONS, 0..=4, 0),
     (ApiKey::CREATE_TOPICS, 2..=7, 2),
     (ApiKey::DELETE_TOPICS, 1..=6, 1),
@@ -58,6 +77,8 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, 2),
     (ApiKey::WRITE_TXN_MARKERS, 1..=1, 1),
     (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
+    (ApiKey::DELETE_GROUPS, 0..=2, 0),
+    (ApiKey::OFFSET_DELETE, 0..=0, 0),
     (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
     (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
 ];
@@ -71,41 +92,52 @@ fn is_served(header: &RequestHeader<'_>) -> bool {
 /// # Errors
 /// Why the connection must be closed: the request makes no sense.
 pub(crate) async fn handle(
-    broker: &Arc<Broker>,
-    header: &RequestHeader<'_>,
+    request: &Call<'_>,
     body: Bytes,
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
+    let header = request.header;
     if !is_served(header) {
         if header.api == ApiKey::API_VERSIONS {
             return api_versions::unsupported(header, out);
         }
         return Err("unsupported API or version".to_owned());
     }
-    let request = Call { broker, header };
     match header.api {
-        ApiKey::PRODUCE => produce::handle(&request, &body, out).await,
-        ApiKey::FETCH => fetch::handle(&request, &body, out).await,
-        ApiKey::LIST_OFFSETS => list_offsets::handle(&request, body, out),
-        ApiKey::METADATA => metadata::handle(&request, &body, out),
-        ApiKey::FIND_COORDINATOR => find_coordinator::handle(&request, body, out),
-        ApiKey::API_VERSIONS => api_versions::handle(&request, body, out),
-        ApiKey::CREATE_TOPICS => create_topics::handle(&request, body, out),
-        ApiKey::DELETE_TOPICS => delete_topics::handle(&request, body, out),
-        ApiKey::INIT_PRODUCER_ID => init_producer_id::handle(&request, body, out),
-        ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(&request, body, out),
-        ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(&request, body, out),
-        ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(&request, body, out),
-        ApiKey::DESCRIBE_PRODUCERS => describe_producers::handle(&request, body, out),
-        ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(&request, body, out).await,
+        ApiKey::PRODUCE => produce::handle(request, &body, out).await,
+        ApiKey::FETCH => fetch::handle(request, &body, out).await,
+        ApiKey::LIST_OFFSETS => list_offsets::handle(request, body, out),
+        ApiKey::METADATA => metadata::handle(request, &body, out),
+        ApiKey::OFFSET_COMMIT => offset_commit::handle(request, body, out).await,
+        ApiKey::OFFSET_FETCH => offset_fetch::handle(request, body, out).await,
+        ApiKey::JOIN_GROUP => join_group::handle(request, body, out).await,
+        ApiKey::HEARTBEAT => heartbeat::handle(request, body, out),
+        ApiKey::LEAVE_GROUP => leave_group::handle(request, body, out),
+        ApiKey::SYNC_GROUP => sync_group::handle(request, body, out).await,
+        ApiKey::DESCRIBE_GROUPS => describe_groups::handle(request, body, out),
+        ApiKey::LIST_GROUPS => list_groups::handle(request, body, out),
+        ApiKey::DELETE_GROUPS => delete_groups::handle(request, body, out).await,
+        ApiKey::OFFSET_DELETE => offset_delete::handle(request, body, out).await,
+        ApiKey::FIND_COORDINATOR => find_coordinator::handle(request, body, out),
+        ApiKey::API_VERSIONS => api_versions::handle(request, body, out),
+        ApiKey::CREATE_TOPICS => create_topics::handle(request, body, out),
+        ApiKey::DELETE_TOPICS => delete_topics::handle(request, body, out),
+        ApiKey::INIT_PRODUCER_ID => init_producer_id::handle(request, body, out),
+        ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(request, body, out),
+        ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(request, body, out),
+        ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(request, body, out),
+        ApiKey::DESCRIBE_PRODUCERS => describe_producers::handle(request, body, out),
+        ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(request, body, out).await,
         _ => Err("unsupported API".to_owned()),
     }
 }
 
 /// A request in the hands of its handler.
-struct Call<'a> {
-    broker: &'a Arc<Broker>,
-    header: &'a RequestHeader<'a>,
+pub(crate) struct Call<'a> {
+    pub(crate) broker: &'a Arc<Broker>,
+    pub(crate) header: &'a RequestHeader<'a>,
+    /// Where it comes from.
+    pub(crate) peer: IpAddr,
 }
 
 impl Call<'_> {
@@ -142,6 +174,22 @@ impl Call<'_> {
         frame[..4].copy_from_slice(&length.to_be_bytes());
         out.push(frame.into());
         Answer::Written
+    }
+
+    /// The shard that has a group.
+    fn groups(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {
+        if group.len() > MAX_STRING {
+            return Err(ErrorCode::INVALID_GROUP_ID);
+        }
+        self.broker.groups.shard(self.broker, group)
+    }
+
+    /// As [`Call::groups`], for requests of members: their group must have a name.
+    fn members_groups(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {
+        if group.is_empty() {
+            return Err(ErrorCode::INVALID_GROUP_ID);
+        }
+        self.groups(group)
     }
 
     /// The replica here of a partition.
@@ -197,6 +245,9 @@ impl Endpoints {
         Some(leader)
     }
 }
+
+/// The longest group id: the coordinator's records have no room for longer strings.
+const MAX_STRING: usize = i16::MAX as usize;
 
 fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())

@@ -9,7 +9,7 @@ use curtail_wire::{
         messages::{FindCoordinatorRequest, find_coordinator_response::Coordinator},
     },
 };
-use support::{Client, config, soon, start};
+use support::{Client, batch, config, soon, start};
 
 fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
@@ -48,6 +48,10 @@ async fn every_broker_names_the_leader_of_the_keys_partition() {
         assert_eq!(cluster.isr(topic, 0).map(|isr| isr.len()), Some(3));
         let (_, described) = client.metadata(topic).await;
         assert!(described.is_internal);
+        let (leader, _) = cluster.leader(topic, 0).expect("a leader");
+        let mut client = Client::connect(&cluster, leader).await;
+        let written = client.produce(topic, 0, -1, batch(&["x"], None)).await;
+        assert_eq!(written.error, ErrorCode::INVALID_TOPIC_EXCEPTION, "only coordinators write");
     }
     let mut client = Client::connect(&cluster, 1).await;
     let refused = find(&mut client, 2, &["share"]).await;

@@ -4,24 +4,22 @@
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
+    net::IpAddr,
     sync::Arc,
 };
 
 use bytes::{Buf, Bytes};
 use curtail_net::Socket;
-use curtail_wire::{
-    frame::FrameSplitter,
-    header::{RequestHeader, split_request},
-};
+use curtail_wire::{frame::FrameSplitter, header::split_request};
 
 use super::Broker;
-use crate::handlers::{self, Answer};
+use crate::handlers::{self, Answer, Call};
 
 /// Room for one read. Larger frames make their own.
 const READ: usize = 16 * 1024;
 
 /// Serves a connection until it closes, breaks, or sends what is not a request.
-pub(super) async fn serve(broker: Arc<Broker>, socket: Box<dyn Socket>) {
+pub(super) async fn serve(broker: Arc<Broker>, socket: Box<dyn Socket>, peer: IpAddr) {
     let mut frames = FrameSplitter::new(broker.config.socket_request_max_bytes);
     let mut out: Vec<Bytes> = Vec::new();
     loop {
@@ -44,22 +42,18 @@ pub(super) async fn serve(broker: Arc<Broker>, socket: Box<dyn Socket>) {
             tracing::warn!(broker = broker.id, "connection closed: malformed request header");
             return;
         };
-        if !answer(&broker, socket.as_ref(), &header, body, &mut out).await {
+        let call = Call { broker: &broker, header: &header, peer };
+        if !answer(&call, socket.as_ref(), body, &mut out).await {
             return;
         }
     }
 }
 
 /// Handles one request and writes its answer; false when the connection is to be closed.
-async fn answer(
-    broker: &Arc<Broker>,
-    socket: &dyn Socket,
-    header: &RequestHeader<'_>,
-    body: Bytes,
-    out: &mut Vec<Bytes>,
-) -> bool {
+async fn answer(call: &Call<'_>, socket: &dyn Socket, body: Bytes, out: &mut Vec<Bytes>) -> bool {
+    let Call { broker, header, .. } = *call;
     out.clear();
-    match handlers::handle(broker, header, body, out).await {
+    match handlers::handle(call, body, out).await {
         Ok(Answer::Written) => {}
         Ok(Answer::None) => return true,
         Ok(Answer::Close) => return false,

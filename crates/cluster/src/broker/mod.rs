@@ -23,6 +23,7 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::{
     config::ClusterConfig,
     controller::Controller,
+    coordinator::{groups::Groups, runtime::Coordinator},
     disk::Disk,
     faults::Delays,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
@@ -46,6 +47,7 @@ pub(crate) struct Broker {
     pub(crate) sessions: Mutex<SessionCache>,
     pub(crate) wait_ids: WaitIds,
     pub(crate) fetchers: Fetchers,
+    pub(crate) groups: Coordinator<Groups>,
     owner: Arc<Owner>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -74,7 +76,6 @@ impl Broker {
         self.partitions.read().values().cloned().collect()
     }
 
-    #[allow(dead_code, reason = "the coordinators use it")]
     /// Has a task of this incarnation do something: it stops with the broker's gate and ends with the incarnation.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         // After the incarnation's end nothing is done any more.
@@ -114,6 +115,7 @@ impl Broker {
         }
         self.image.store(Arc::clone(image));
         self.fetchers.apply_brokers(image);
+        self.groups.apply(self, image);
     }
 
     fn apply_partition(

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::{
         Arc,
@@ -25,6 +25,7 @@ use super::{Broker, connection};
 use crate::{
     config::ClusterConfig,
     controller::{Controller, Mailbox},
+    coordinator::runtime::Coordinator,
     disk::Disk,
     error::ClusterError,
     faults::Delays,
@@ -180,6 +181,7 @@ impl Life {
             sessions: Mutex::new(sessions),
             wait_ids: WaitIds::default(),
             fetchers: Fetchers::default(),
+            groups: Coordinator::default(),
             owner,
             disk: Arc::clone(&slot.disk),
             dir: slot.dir.clone(),
@@ -192,6 +194,8 @@ impl Life {
         mailbox.take();
         broker.apply(&image);
         *slot.current.lock() = Some(Arc::downgrade(&broker));
+        let timers = Arc::clone(&broker);
+        broker.spawn(async move { timers.groups.run_timers(&timers).await });
         Ok(Self {
             broker,
             gate: Arc::clone(&slot.gate),
@@ -258,7 +262,7 @@ impl Life {
                 }
                 Some(_) = self.tasks.join_next() => {}
                 accepted = listener.accept(), if accept_from <= now => match accepted {
-                    Ok((socket, _)) => self.connected(socket),
+                    Ok((socket, peer)) => self.connected(socket, peer.ip()),
                     Err(error) if is_passing(&error) => {
                         tracing::warn!(broker = slot.id, %error, "a connection was not accepted");
                         accept_from = Instant::now() + ACCEPT_PAUSE;
@@ -311,7 +315,7 @@ impl Life {
         }
     }
 
-    fn connected(&mut self, socket: Box<dyn curtail_net::Socket>) {
+    fn connected(&mut self, socket: Box<dyn curtail_net::Socket>, peer: IpAddr) {
         let open = self.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.connections));
         if open >= self.broker.config.max_connections {
@@ -321,7 +325,7 @@ impl Life {
         let broker = Arc::clone(&self.broker);
         let task = async move {
             let _counted = counted;
-            connection::serve(broker, socket).await;
+            connection::serve(broker, socket, peer).await;
         };
         self.tasks.spawn(self.gate.guard(&self.alive, task));
     }

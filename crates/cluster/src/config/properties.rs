@@ -124,6 +124,27 @@ static PROPERTIES: &[Property] = &[
         i32::to_string
     ),
     property!(
+        "group.initial.rebalance.delay.ms",
+        "milliseconds, 0 or more",
+        group_initial_rebalance_delay,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "group.max.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_max_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.min.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_min_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "log.flush.interval.messages",
         "1 (sync every append) or 9223372036854775807 (leave it to the operating system)",
         log_flush_each,
@@ -194,6 +215,27 @@ static PROPERTIES: &[Property] = &[
         "num.partitions",
         "a count, at least 1",
         num_partitions,
+        |t| number(t, 1, i32::MAX),
+        i32::to_string
+    ),
+    property!(
+        "offset.metadata.max.bytes",
+        "bytes, 0 to 32767",
+        offset_metadata_max_bytes,
+        |t| number(t, 0, i16::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "offsets.commit.timeout.ms",
+        "milliseconds, at least 1",
+        offsets_commit_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "offsets.retention.minutes",
+        "minutes, at least 1",
+        offsets_retention_minutes,
         |t| number(t, 1, i32::MAX),
         i32::to_string
     ),

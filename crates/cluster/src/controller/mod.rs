@@ -65,7 +65,8 @@ impl std::fmt::Debug for Controller {
     }
 }
 
-fn random_id(entropy: &Entropy) -> Uuid {
+/// A random id that is none of Kafka's reserved ones.
+pub(crate) fn random_id(entropy: &Entropy) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&entropy.next_u64().to_be_bytes());
     bytes[8..].copy_from_slice(&entropy.next_u64().to_be_bytes());

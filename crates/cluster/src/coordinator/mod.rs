@@ -9,7 +9,10 @@
 //! The topics are marked `cleanup.policy=compact`: retention deletes nothing from them. There is no cleaner yet, so old
 //! values stay in the log and a load reads them.
 
-#[allow(dead_code, reason = "the coordinators are built on it")]
+pub(crate) mod group;
+pub(crate) mod groups;
+pub(crate) mod offsets;
+pub(crate) mod records;
 pub(crate) mod runtime;
 #[cfg(test)]
 mod tests;

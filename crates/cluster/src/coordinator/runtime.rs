@@ -14,7 +14,7 @@ use curtail_wire::{
     ErrorCode,
     records::{
         Batch, BatchBuilder, BatchHeader, Compression, ControlRecord, DecompressLimit,
-        EndTxnMarker, ProducerStamp, RecordData, batches, stamp,
+        EndTxnMarker, ProducerStamp, RecordData, batches, set_transactional, stamp,
     },
 };
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use super::{Kind, partition_of};
 use crate::{
     broker::Broker,
     image::{Image, PartitionKey},
+    log::{TxnMarker, VerificationGuard},
     replica::{
         partition::{Ack, NotServed, Partition, Taken},
         purgatory::Wait,
@@ -41,7 +42,7 @@ pub(crate) enum Entry<'a> {
     /// A record. One of a transaction holds only once a marker commits it.
     Record { batch: &'a BatchHeader, offset: i64, key: &'a [u8], value: Option<&'a [u8]> },
     /// The end of a producer's transaction in this partition.
-    Marker { producer_id: i64, producer_epoch: i16, marker: EndTxnMarker },
+    Marker { producer_id: i64, marker: EndTxnMarker },
 }
 
 /// A record to append; without a value it deletes its key.
@@ -49,6 +50,14 @@ pub(crate) enum Entry<'a> {
 pub(crate) struct StateRecord {
     pub(crate) key: Bytes,
     pub(crate) value: Option<Bytes>,
+}
+
+#[allow(dead_code, reason = "TxnOffsetCommit makes it")]
+/// Whose transaction it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Producer {
+    pub(crate) id: i64,
+    pub(crate) epoch: i16,
 }
 
 /// The state of one partition's keys.
@@ -117,27 +126,76 @@ impl<S: State> Cx<'_, S> {
     /// # Errors
     /// Nothing was appended; what to answer, as Kafka's coordinators translate it.
     pub(crate) fn append(&mut self, records: &[StateRecord]) -> Result<Taken, ErrorCode> {
+        let mut batch = self.batch(records)?;
+        stamp(&mut batch, ProducerStamp::NONE);
+        self.append_batch(batch.into(), None)
+    }
+
+    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
+    /// As [`Cx::append`], as part of a producer's transaction: `guard` is needed for the first batch of one
+    /// ([`Shard::begin_verification`]).
+    pub(crate) fn append_in_transaction(
+        &mut self,
+        records: &[StateRecord],
+        producer: Producer,
+        guard: Option<VerificationGuard>,
+    ) -> Result<Taken, ErrorCode> {
+        let batch = self.transactional(records, producer)?;
+        self.append_batch(batch, guard)
+    }
+
+    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
+    /// Begins the verification of a producer's transaction in this partition; `None` when it is known here already.
+    pub(crate) fn begin_verification(
+        &mut self,
+        producer: Producer,
+    ) -> Result<Option<VerificationGuard>, ErrorCode> {
         let now_ms = self.now_ms();
+        let probe = self.transactional(&[], producer)?;
+        let guard = self.shard.partition.begin_verification(&probe, now_ms);
+        guard.map_err(|refused| append_error(&refused))
+    }
+
+    /// Appends the end of a producer's transaction.
+    pub(crate) fn append_marker(&mut self, marker: &TxnMarker) -> Result<Taken, NotServed> {
+        let epoch = Some(self.shard.leader_epoch);
+        let taken = self.shard.partition.append_marker(marker, epoch, self.now_ms())?;
+        *self.end = taken.appended.last_offset + 1;
+        Ok(taken)
+    }
+
+    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
+    fn transactional(
+        &self,
+        records: &[StateRecord],
+        producer: Producer,
+    ) -> Result<Bytes, ErrorCode> {
+        let mut batch = self.batch(records)?;
+        set_transactional(&mut batch);
+        let Producer { id: producer_id, epoch: producer_epoch } = producer;
+        stamp(&mut batch, ProducerStamp { producer_id, producer_epoch, base_sequence: -1 });
+        Ok(batch.into())
+    }
+
+    fn batch(&self, records: &[StateRecord]) -> Result<Vec<u8>, ErrorCode> {
+        let timestamp = self.now_ms();
         let mut builder = BatchBuilder::new(Vec::new());
-        for record in records {
-            builder.append(&RecordData {
-                key: Some(&record.key),
-                value: record.value.as_deref(),
-                headers: &[],
-                timestamp: now_ms,
-            });
+        for StateRecord { key, value } in records {
+            let (key, value) = (Some(&key[..]), value.as_deref());
+            builder.append(&RecordData { key, value, headers: &[], timestamp });
         }
         let batch = builder.seal(&Compression::NONE, &mut Vec::new());
-        let mut batch = batch.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
-        stamp(&mut batch, ProducerStamp::NONE);
-        self.append_batch(batch.into())
+        batch.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)
     }
 
     /// As [`Cx::append`], with a batch that is complete but for its offset and leader epoch.
-    pub(crate) fn append_batch(&mut self, batch: Bytes) -> Result<Taken, ErrorCode> {
-        let now_ms = self.now_ms();
-        let taken =
-            self.shard.partition.append_in_epoch(batch, None, self.shard.leader_epoch, now_ms);
+    pub(crate) fn append_batch(
+        &mut self,
+        batch: Bytes,
+        guard: Option<VerificationGuard>,
+    ) -> Result<Taken, ErrorCode> {
+        let (now_ms, epoch) = (self.now_ms(), self.shard.leader_epoch);
+        let taken = self.shard.partition.append_in_epoch(batch, guard, epoch, now_ms);
         let taken = taken.map_err(|refused| append_error(&refused))?;
         *self.end = taken.appended.last_offset + 1;
         Ok(taken)
@@ -245,10 +303,6 @@ impl<S: State> Shard<S> {
     /// Drops the state; whoever waits in it is told by that.
     fn end(&self) {
         self.inner.lock().phase = Phase::Gone;
-    }
-
-    fn is_gone(&self) -> bool {
-        matches!(self.inner.lock().phase, Phase::Gone)
     }
 }
 
@@ -399,7 +453,16 @@ async fn replay<S: State>(shard: &Shard<S>, state: &mut S) -> Result<i64, String
         let (at, records) = match read {
             Ok(read) => read,
             // The partition has moved on; its next leader loads it.
-            Err(_) if shard.is_gone() => return Ok(0),
+            Err(NotServed {
+                code:
+                    ErrorCode::NOT_LEADER_OR_FOLLOWER
+                    | ErrorCode::FENCED_LEADER_EPOCH
+                    | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                ..
+            }) => {
+                shard.end();
+                return Ok(0);
+            }
             Err(refused) => return Err(refused.code.name().to_owned()),
         };
         if records.is_empty() {
@@ -427,8 +490,7 @@ fn replay_batch<S: State>(
         if header.is_control() {
             let parsed = ControlRecord::parse(record.key, record.value)?;
             if let ControlRecord::EndTxn { marker, .. } = parsed {
-                let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
-                state.replay(&Entry::Marker { producer_id, producer_epoch, marker });
+                state.replay(&Entry::Marker { producer_id: header.producer_id, marker });
             }
             continue;
         }

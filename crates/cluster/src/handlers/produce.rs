@@ -6,6 +6,7 @@
 //!   with REQUEST_TIMED_OUT after the request's own timeout.
 //! - From version 10 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader (KIP-951), from 13 topics go
 //!   by id.
+//! - Internal topics are for their coordinators to write.
 //! - Transactions are not served.
 
 use std::{sync::Arc, time::Duration};
@@ -23,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Answer, Call, Endpoints};
 use crate::{
     config::Plant,
+    coordinator::Kind,
     log::Origin,
     replica::{
         partition::{Ack, NotServed, Partition, Taken},
@@ -96,6 +98,9 @@ fn append(
     } else {
         call.replica_by_name(&topic.name, asked.index)?
     };
+    if Kind::of_topic(&partition.topic).is_some() {
+        return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
+    }
     let Some(records) = asked.records.clone() else {
         return Err(NotServed::code(ErrorCode::INVALID_RECORD));
     };

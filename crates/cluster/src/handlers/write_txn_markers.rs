@@ -22,7 +22,7 @@ use super::{
     Answer, Call,
     produce::{Outcome, wait_for_acks},
 };
-use crate::{log::TxnMarker, replica::partition::NotServed};
+use crate::{coordinator::Kind, log::TxnMarker, replica::partition::NotServed};
 
 /// Tag of a marker's field that is there when the marker's epoch is the transaction's plus one (KIP-890). Far from the
 /// tags that Kafka may give out.
@@ -64,7 +64,16 @@ fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
     let now_ms = call.broker.env.wall.now_ms();
     let one = |topic: &str, index: i32| -> Result<Outcome, NotServed> {
         let partition = call.replica_by_name(topic, index)?;
-        let taken = partition.append_marker(&marker, None, now_ms)?;
+        // The offsets prepared there take effect with the marker, so the coordinator writes it.
+        let taken = match Kind::of_topic(topic) {
+            Some(Kind::Group) => {
+                let shard = call.broker.groups.shard_at(index);
+                let shard = shard.ok_or(NotServed::code(ErrorCode::NOT_LEADER_OR_FOLLOWER))?;
+                let written = shard.run(call.broker, |groups, cx| groups.write_marker(&marker, cx));
+                written.map_err(NotServed::code)??
+            }
+            _ => partition.append_marker(&marker, None, now_ms)?,
+        };
         Ok(Outcome::Taken { taken, partition })
     };
     let partitions = asked.topics.iter().flat_map(|topic| {

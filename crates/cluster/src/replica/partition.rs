@@ -92,7 +92,6 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    #[allow(dead_code, reason = "the coordinators use it")]
     /// Stands for everything before `end`, to wait for all of it.
     pub(crate) fn up_to(end: i64, leader_epoch: i32) -> Self {
         let appended = Appended {
@@ -385,7 +384,6 @@ impl Partition {
         Ok(taken)
     }
 
-    #[allow(dead_code, reason = "the coordinators use it")]
     /// Reads as the leader of this epoch and no other, committed or not, from `offset` or the start of the log; tells
     /// where the records begin. None are left at the end of the log.
     pub(crate) fn read_in_epoch(

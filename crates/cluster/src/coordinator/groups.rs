@@ -1,0 +1,535 @@
+//! The groups of one partition of `__consumer_offsets`: their machines, their offsets, and the requests that wait.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use curtail_wire::{ErrorCode, records::EndTxnMarker};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    Kind,
+    group::{
+        Group, GroupConfig, Join, JoinAnswer, Output, Stored, SyncAnswer, SyncRequest, Waiter,
+    },
+    offsets::{Commit, Offsets, TopicPartition},
+    records::{
+        self, Key, OffsetValue, group_record, group_tombstone, offset_record, offset_tombstone,
+    },
+    runtime::{Cx, Entry, Producer, State, StateRecord},
+};
+use crate::{
+    broker::Broker,
+    log::{TxnMarker, VerificationGuard},
+    replica::partition::{NotServed, Taken},
+};
+
+/// How often expired offsets are looked for (`offsets.retention.check.interval.ms`).
+const RETENTION_CHECK: Duration = Duration::from_secs(600);
+/// Records in one batch of deletions.
+const DELETIONS: usize = 1000;
+
+/// Who commits offsets, as the request says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committer<'a> {
+    pub(crate) member_id: &'a str,
+    pub(crate) instance_id: Option<&'a str>,
+    /// -1 outside of a generation.
+    pub(crate) generation: i32,
+}
+
+/// A group and what it has committed.
+struct Kept {
+    group: Group,
+    offsets: Offsets,
+    due: Option<Instant>,
+}
+
+enum Reply {
+    Join(oneshot::Sender<JoinAnswer>),
+    Sync(oneshot::Sender<SyncAnswer>),
+}
+
+/// See the head of this module.
+pub(crate) struct Groups {
+    config: GroupConfig,
+    retention_ms: i64,
+    commit_timeout: Duration,
+    groups: BTreeMap<String, Kept>,
+    /// Deadlines of the groups, as in [`Kept::due`].
+    due: BTreeSet<(Instant, String)>,
+    /// In which groups a producer's open transaction is about to commit offsets.
+    transactions: BTreeMap<i64, BTreeSet<String>>,
+    /// Dropping them tells their requests that the coordinator has moved.
+    waiting: BTreeMap<Waiter, Reply>,
+    next_waiter: Waiter,
+    next_retention_check: Option<Instant>,
+}
+
+impl State for Groups {
+    const KIND: Kind = Kind::Group;
+
+    fn empty(broker: &Broker, _partition: i32) -> Self {
+        let config = &broker.config;
+        Self {
+            config: GroupConfig { initial_rebalance_delay: config.group_initial_rebalance_delay },
+            retention_ms: i64::from(config.offsets_retention_minutes) * 60_000,
+            commit_timeout: config.offsets_commit_timeout,
+            groups: BTreeMap::new(),
+            due: BTreeSet::new(),
+            transactions: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            next_waiter: 0,
+            next_retention_check: None,
+        }
+    }
+
+    fn replay(&mut self, entry: &Entry<'_>) {
+        match entry {
+            Entry::Record { batch, offset, key, value } => {
+                let producer = batch.is_transactional().then_some(batch.producer_id);
+                if let Err(error) = self.replay_record(producer, *offset, key, *value) {
+                    tracing::warn!(offset, %error, "record of __consumer_offsets skipped");
+                }
+            }
+            Entry::Marker { producer_id, marker } => {
+                self.end_transaction(*producer_id, *marker);
+            }
+        }
+    }
+
+    fn loaded(&mut self, cx: &mut Cx<'_, Self>) {
+        self.next_retention_check = Some(cx.now + RETENTION_CHECK);
+        for (id, kept) in &mut self.groups {
+            kept.group.resume(cx.now);
+            kept.due = kept.group.deadline();
+            self.due.extend(kept.due.map(|due| (due, id.clone())));
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let first = self.due.first().map(|(due, _)| *due);
+        first.into_iter().chain(self.next_retention_check).min()
+    }
+
+    fn expire(&mut self, cx: &mut Cx<'_, Self>) {
+        // Each turn moves a group's deadline into the future or drops it.
+        while let Some((due, id)) = self.due.first().cloned()
+            && due <= cx.now
+        {
+            let now_ms = cx.now_ms();
+            self.change(&id, cx, |group, now| ((), group.expire(now, now_ms)));
+        }
+        if self.next_retention_check.is_some_and(|at| at <= cx.now) {
+            self.next_retention_check = Some(cx.now + RETENTION_CHECK);
+            self.drop_expired(cx);
+        }
+    }
+}
+
+impl Groups {
+    fn kept(&mut self, group: &str, now_ms: i64) -> &mut Kept {
+        let config = self.config;
+        self.groups.entry(group.to_owned()).or_insert_with(|| Kept {
+            group: Group::new(config, now_ms),
+            offsets: Offsets::default(),
+            due: None,
+        })
+    }
+
+    fn replay_record(
+        &mut self,
+        producer: Option<i64>,
+        offset: i64,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), curtail_wire::DecodeError> {
+        match (records::decode_key(key)?, value) {
+            (None, _) => {}
+            (Some(Key::Group(id)), None) => {
+                // Its offsets have tombstones of their own.
+                if let Some(kept) = self.groups.get_mut(&id) {
+                    kept.group = Group::new(self.config, -1);
+                }
+                self.drop_if_unused(&id);
+            }
+            (Some(Key::Group(id)), Some(value)) => {
+                if let Some(value) = records::decode_group(value)? {
+                    let group = Group::load(self.config, value);
+                    self.kept(&id, -1).group = group;
+                }
+            }
+            (Some(Key::Offset { group, topic, partition }), None) => {
+                if let Some(kept) = self.groups.get_mut(&group) {
+                    kept.offsets.remove(&(topic, partition));
+                }
+                self.drop_if_unused(&group);
+            }
+            (Some(Key::Offset { group, topic, partition }), Some(value)) => {
+                if let Some(value) = records::decode_offset(value)? {
+                    let commit = Commit { value, log_offset: offset };
+                    self.take_on(producer, &group, (topic, partition), commit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a group of which the log says nothing any more.
+    fn drop_if_unused(&mut self, id: &str) {
+        let unused = |kept: &Kept| {
+            kept.group.is_unused()
+                && kept.group.protocol_type().is_empty()
+                && kept.offsets.is_empty()
+        };
+        if self.groups.get(id).is_some_and(unused) {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some(Kept { due: Some(due), .. }) = self.groups.remove(id) {
+            self.due.remove(&(due, id.to_owned()));
+        }
+    }
+
+    /// An offset that is in the log, within a producer's transaction or not.
+    fn take_on(&mut self, producer: Option<i64>, group: &str, at: TopicPartition, commit: Commit) {
+        let timestamp = commit.value.commit_timestamp;
+        let offsets = &mut self.kept(group, timestamp).offsets;
+        match producer {
+            None => offsets.commit(at, commit),
+            Some(producer_id) => {
+                offsets.prepare(producer_id, at, commit);
+                self.transactions.entry(producer_id).or_default().insert(group.to_owned());
+            }
+        }
+    }
+
+    /// The group, if there is one.
+    pub(crate) fn group(&self, id: &str) -> Option<&Group> {
+        self.groups.get(id).map(|kept| &kept.group)
+    }
+
+    /// The offsets of a group, if there is one.
+    pub(crate) fn offsets(&self, id: &str) -> Option<&Offsets> {
+        self.groups.get(id).map(|kept| &kept.offsets)
+    }
+
+    /// Every group here.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Group)> {
+        self.groups.iter().map(|(id, kept)| (id.as_str(), &kept.group))
+    }
+
+    /// Changes a group and does what comes of it.
+    fn change<R>(
+        &mut self,
+        id: &str,
+        cx: &mut Cx<'_, Self>,
+        change: impl FnOnce(&mut Group, Instant) -> (R, Vec<Output>),
+    ) -> Option<R> {
+        let kept = self.groups.get_mut(id)?;
+        let (result, outputs) = change(&mut kept.group, cx.now);
+        self.carry_out(id, outputs, cx);
+        self.arm(id);
+        Some(result)
+    }
+
+    fn arm(&mut self, id: &str) {
+        let Some(kept) = self.groups.get_mut(id) else { return };
+        let next = kept.group.deadline();
+        if next == kept.due {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut kept.due, next) {
+            self.due.remove(&(old, id.to_owned()));
+        }
+        self.due.extend(next.map(|next| (next, id.to_owned())));
+    }
+
+    fn carry_out(&mut self, id: &str, outputs: Vec<Output>, cx: &mut Cx<'_, Self>) {
+        let mut outputs = VecDeque::from(outputs);
+        while let Some(output) = outputs.pop_front() {
+            match output {
+                // Whoever waited may be gone with its connection.
+                Output::Joined { waiter, answer } => {
+                    if let Some(Reply::Join(reply)) = self.waiting.remove(&waiter) {
+                        let _ = reply.send(answer);
+                    }
+                }
+                Output::Synced { waiter, answer } => {
+                    if let Some(Reply::Sync(reply)) = self.waiting.remove(&waiter) {
+                        let _ = reply.send(answer);
+                    }
+                }
+                Output::Store { value, then } => match cx.append(&[group_record(id, &value)]) {
+                    Ok(taken) => self.when_committed(id, taken, then, cx),
+                    Err(code) => {
+                        let Some(kept) = self.groups.get_mut(id) else { return };
+                        let now_ms = cx.now_ms();
+                        outputs.extend(kept.group.stored(cx.now, now_ms, then, Err(code)));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Tells the machine once its group is stored.
+    fn when_committed(&self, id: &str, taken: Taken, then: Stored, cx: &Cx<'_, Self>) {
+        let (broker, shard) = (cx.broker.clone(), cx.shard.clone());
+        let (id, timeout) = (id.to_owned(), self.commit_timeout);
+        cx.broker.spawn(async move {
+            let result = shard.committed(&broker, &taken, timeout).await;
+            // Where the shard is gone, so are those who wait.
+            let _ = shard.run(&broker, |groups, cx| {
+                let now_ms = cx.now_ms();
+                groups.change(&id, cx, |group, now| ((), group.stored(now, now_ms, then, result)));
+            });
+        });
+    }
+
+    fn wait(&mut self, reply: Reply) -> Waiter {
+        self.next_waiter += 1;
+        self.waiting.insert(self.next_waiter, reply);
+        self.next_waiter
+    }
+
+    /// JoinGroup: the answer comes through the channel, which closes if the coordinator moves.
+    pub(crate) fn join(
+        &mut self,
+        group: &str,
+        join: Join,
+        cx: &mut Cx<'_, Self>,
+    ) -> oneshot::Receiver<JoinAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let now_ms = cx.now_ms();
+        if !join.member_id.is_empty() && !self.groups.contains_key(group) {
+            let _ = reply.send(Err((ErrorCode::UNKNOWN_MEMBER_ID, join.member_id)));
+            return answer;
+        }
+        self.kept(group, now_ms);
+        let waiter = self.wait(Reply::Join(reply));
+        self.change(group, cx, |group, now| ((), group.join(now, now_ms, join, waiter)));
+        answer
+    }
+
+    /// SyncGroup: as [`Groups::join`].
+    pub(crate) fn sync(
+        &mut self,
+        group: &str,
+        sync: SyncRequest,
+        cx: &mut Cx<'_, Self>,
+    ) -> oneshot::Receiver<SyncAnswer> {
+        let (reply, answer) = oneshot::channel();
+        if !self.groups.contains_key(group) {
+            let _ = reply.send(Err(ErrorCode::UNKNOWN_MEMBER_ID));
+            return answer;
+        }
+        let waiter = self.wait(Reply::Sync(reply));
+        self.change(group, cx, |group, now| ((), group.sync(now, sync, waiter)));
+        answer
+    }
+
+    /// Heartbeat.
+    pub(crate) fn heartbeat(
+        &mut self,
+        group: &str,
+        member: Committer<'_>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<(), ErrorCode> {
+        let Committer { member_id, instance_id, generation } = member;
+        let heartbeat = |group: &mut Group, now| {
+            (group.heartbeat(now, member_id, instance_id, generation), Vec::new())
+        };
+        self.change(group, cx, heartbeat).unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
+    }
+
+    /// LeaveGroup: one result for each member.
+    pub(crate) fn leave(
+        &mut self,
+        group: &str,
+        leaving: &[(String, Option<String>)],
+        cx: &mut Cx<'_, Self>,
+    ) -> Vec<Result<(), ErrorCode>> {
+        let now_ms = cx.now_ms();
+        let left = self.change(group, cx, |group, now| group.leave(now, now_ms, leaving));
+        left.unwrap_or_else(|| vec![Err(ErrorCode::UNKNOWN_MEMBER_ID); leaving.len()])
+    }
+
+    /// OffsetCommit: the offsets are in the log once this returns, and to be answered once they are committed there.
+    pub(crate) fn commit(
+        &mut self,
+        group: &str,
+        committer: Committer<'_>,
+        offsets: Vec<(TopicPartition, OffsetValue)>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Option<Taken>, ErrorCode> {
+        let Committer { member_id, instance_id, generation } = committer;
+        let may = |group: &mut Group, now| {
+            (group.may_commit(now, member_id, instance_id, generation), Vec::new())
+        };
+        match self.change(group, cx, may) {
+            Some(may) => may?,
+            None if generation < 0 => {}
+            None => return Err(ErrorCode::ILLEGAL_GENERATION),
+        }
+        if offsets.is_empty() {
+            return Ok(None);
+        }
+        let taken = cx.append(&offset_records(group, &offsets))?;
+        self.take_on_all(None, group, offsets, &taken);
+        Ok(Some(taken))
+    }
+
+    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
+    /// TxnOffsetCommit: as [`Groups::commit`], but the offsets hold once the producer's transaction is committed
+    /// ([`Groups::end_transaction`]). `guard` proves that its coordinator knows that the group takes part.
+    pub(crate) fn prepare(
+        &mut self,
+        group: &str,
+        committer: Committer<'_>,
+        (producer, guard): (Producer, Option<VerificationGuard>),
+        offsets: Vec<(TopicPartition, OffsetValue)>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Option<Taken>, ErrorCode> {
+        let Committer { member_id, instance_id, generation } = committer;
+        match self.groups.get(group) {
+            Some(kept) => {
+                kept.group.may_commit_in_transaction(member_id, instance_id, generation)?;
+            }
+            None if generation < 0 => {}
+            None => return Err(ErrorCode::ILLEGAL_GENERATION),
+        }
+        if offsets.is_empty() {
+            return Ok(None);
+        }
+        let taken = cx.append_in_transaction(&offset_records(group, &offsets), producer, guard)?;
+        self.take_on_all(Some(producer.id), group, offsets, &taken);
+        Ok(Some(taken))
+    }
+
+    /// Appends the marker that ends a producer's transaction to this partition, and ends it for the offsets.
+    pub(crate) fn write_marker(
+        &mut self,
+        marker: &TxnMarker,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Taken, NotServed> {
+        let taken = cx.append_marker(marker)?;
+        self.end_transaction(marker.producer_id, marker.result);
+        Ok(taken)
+    }
+
+    fn take_on_all(
+        &mut self,
+        producer: Option<i64>,
+        group: &str,
+        offsets: Vec<(TopicPartition, OffsetValue)>,
+        taken: &Taken,
+    ) {
+        for ((at, value), log_offset) in offsets.into_iter().zip(taken.appended.base_offset..) {
+            self.take_on(producer, group, at, Commit { value, log_offset });
+        }
+    }
+
+    /// A marker of the producer is in this partition's log: the offsets it has prepared hold now, or never will.
+    pub(crate) fn end_transaction(&mut self, producer_id: i64, marker: EndTxnMarker) {
+        for group in self.transactions.remove(&producer_id).unwrap_or_default() {
+            if let Some(kept) = self.groups.get_mut(&group) {
+                kept.offsets.complete(producer_id, marker == EndTxnMarker::Commit);
+            }
+            self.drop_if_unused(&group);
+        }
+    }
+
+    /// OffsetDelete, of the partitions that may be: whether there was a group, and what is to be waited for.
+    pub(crate) fn delete_offsets(
+        &mut self,
+        group: &str,
+        partitions: &[TopicPartition],
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Option<Taken>, ErrorCode> {
+        let Some(kept) = self.groups.get(group) else { return Err(ErrorCode::GROUP_ID_NOT_FOUND) };
+        let known: Vec<TopicPartition> =
+            partitions.iter().filter(|at| kept.offsets.get(at).is_some()).cloned().collect();
+        let records = known.iter().map(|(topic, index)| offset_tombstone(group, topic, *index));
+        let taken = append_all(&records.collect::<Vec<_>>(), cx)?;
+        if let Some(kept) = self.groups.get_mut(group) {
+            known.iter().for_each(|at| kept.offsets.remove(at));
+        }
+        Ok(taken)
+    }
+
+    /// DeleteGroups, of one.
+    pub(crate) fn delete(
+        &mut self,
+        group: &str,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Option<Taken>, ErrorCode> {
+        let Some(kept) = self.groups.get(group) else { return Err(ErrorCode::GROUP_ID_NOT_FOUND) };
+        if !kept.group.is_unused() {
+            return Err(ErrorCode::NON_EMPTY_GROUP);
+        }
+        let mut records = tombstones(group, kept.offsets.all().map(|(at, _)| at));
+        records.push(group_tombstone(group));
+        let taken = append_all(&records, cx)?;
+        self.remove(group);
+        Ok(taken)
+    }
+
+    /// Drops offsets that groups without members have not touched for `offsets.retention.minutes`, and such groups
+    /// once they have none left.
+    fn drop_expired(&mut self, cx: &mut Cx<'_, Self>) {
+        let until = cx.now_ms().saturating_sub(self.retention_ms);
+        let old = |kept: &Kept| kept.offsets.is_empty() || kept.group.state_timestamp() <= until;
+        let unused: Vec<String> = self
+            .groups
+            .iter()
+            .filter(|(_, kept)| kept.group.is_unused() && old(kept))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in unused {
+            let Some(kept) = self.groups.get(&id) else { continue };
+            let expired = kept.offsets.committed_until(until);
+            let mut records = tombstones(&id, expired.iter());
+            if kept.offsets.are_all(&expired) {
+                records.push(group_tombstone(&id));
+            }
+            if let Err(code) = append_all(&records, cx) {
+                tracing::debug!(group = id, code = code.name(), "expired offsets stay for now");
+                return;
+            }
+            let Some(kept) = self.groups.get_mut(&id) else { continue };
+            expired.iter().for_each(|at| kept.offsets.remove(at));
+            if kept.offsets.is_empty() {
+                self.remove(&id);
+            }
+        }
+    }
+}
+
+fn offset_records(group: &str, offsets: &[(TopicPartition, OffsetValue)]) -> Vec<StateRecord> {
+    let record = |((topic, partition), value): &(TopicPartition, OffsetValue)| {
+        offset_record(group, topic, *partition, value)
+    };
+    offsets.iter().map(record).collect()
+}
+
+fn tombstones<'a>(
+    group: &str,
+    offsets: impl Iterator<Item = &'a TopicPartition>,
+) -> Vec<StateRecord> {
+    offsets.map(|(topic, partition)| offset_tombstone(group, topic, *partition)).collect()
+}
+
+/// Appends in batches of a modest size; the last one is what to wait for.
+fn append_all(
+    records: &[StateRecord],
+    cx: &mut Cx<'_, Groups>,
+) -> Result<Option<Taken>, ErrorCode> {
+    let mut last = None;
+    for batch in records.chunks(DELETIONS) {
+        last = Some(cx.append(batch)?);
+    }
+    Ok(last)
+}

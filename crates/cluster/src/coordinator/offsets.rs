@@ -1,0 +1,94 @@
+//! The offsets a group has committed, and those that open transactions are about to commit. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::records::OffsetValue;
+
+/// A topic's name and a partition of it.
+pub(crate) type TopicPartition = (String, i32);
+
+/// A committed offset and where in the log it was committed. Of two commits the one further along holds, also when the
+/// earlier one takes effect later because it is part of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub(crate) value: OffsetValue,
+    pub(crate) log_offset: i64,
+}
+
+/// The offsets of one group.
+#[derive(Debug, Default)]
+pub(crate) struct Offsets {
+    committed: BTreeMap<TopicPartition, Commit>,
+    /// By the producer id of the transaction.
+    pending: BTreeMap<i64, BTreeMap<TopicPartition, Commit>>,
+}
+
+impl Offsets {
+    /// Nothing is committed, and no transaction is about to commit something.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.committed.is_empty() && self.pending.is_empty()
+    }
+
+    /// Whether nothing is left without these committed ones.
+    pub(crate) fn are_all(&self, committed: &[TopicPartition]) -> bool {
+        self.pending.is_empty() && self.committed.len() == committed.len()
+    }
+
+    pub(crate) fn commit(&mut self, at: TopicPartition, commit: Commit) {
+        let newer = |known: &Commit| known.log_offset > commit.log_offset;
+        if !self.committed.get(&at).is_some_and(newer) {
+            self.committed.insert(at, commit);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, at: &TopicPartition) {
+        self.committed.remove(at);
+        for pending in self.pending.values_mut() {
+            pending.remove(at);
+        }
+        self.pending.retain(|_, offsets| !offsets.is_empty());
+    }
+
+    pub(crate) fn get(&self, at: &TopicPartition) -> Option<&OffsetValue> {
+        self.committed.get(at).map(|commit| &commit.value)
+    }
+
+    /// In the order of topics and partitions.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&TopicPartition, &OffsetValue)> {
+        self.committed.iter().map(|(at, commit)| (at, &commit.value))
+    }
+
+    /// Whether an open transaction is about to commit an offset here.
+    pub(crate) fn is_pending(&self, at: &TopicPartition) -> bool {
+        self.pending.values().any(|offsets| offsets.contains_key(at))
+    }
+
+    /// Where only open transactions have committed so far.
+    pub(crate) fn only_pending(&self) -> BTreeSet<&TopicPartition> {
+        let pending = self.pending.values().flat_map(BTreeMap::keys);
+        pending.filter(|at| !self.committed.contains_key(*at)).collect()
+    }
+
+    /// Takes note of an offset that holds once the producer's transaction is committed.
+    pub(crate) fn prepare(&mut self, producer_id: i64, at: TopicPartition, commit: Commit) {
+        self.pending.entry(producer_id).or_default().insert(at, commit);
+    }
+
+    /// Ends a producer's transaction.
+    pub(crate) fn complete(&mut self, producer_id: i64, committed: bool) {
+        let Some(offsets) = self.pending.remove(&producer_id) else { return };
+        if committed {
+            for (at, commit) in offsets {
+                self.commit(at, commit);
+            }
+        }
+    }
+
+    /// Those committed at or before this time, in ms since the Unix epoch, that no transaction is about to replace.
+    pub(crate) fn committed_until(&self, time_ms: i64) -> Vec<TopicPartition> {
+        let old = self.committed.iter().filter(|(at, commit)| {
+            commit.value.commit_timestamp <= time_ms && !self.is_pending(at)
+        });
+        old.map(|(at, _)| at.clone()).collect()
+    }
+}

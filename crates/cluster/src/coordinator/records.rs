@@ -1,0 +1,211 @@
+//! Records of `__consumer_offsets`, in the versions of Kafka's OffsetCommitKey and OffsetCommitValue,
+//! GroupMetadataKey and GroupMetadataValue that its tools and older brokers read.
+
+use bytes::Bytes;
+use curtail_wire::{DecodeError, Encoding, Reader, Writer};
+
+use super::runtime::StateRecord;
+
+/// OffsetCommitKey; version 0 has the same fields.
+const OFFSET_KEY: i16 = 1;
+/// GroupMetadataKey.
+const GROUP_KEY: i16 = 2;
+/// OffsetCommitValue with the leader epoch (KIP-320) and without an expiry of its own.
+const OFFSET_VALUE: i16 = 3;
+/// GroupMetadataValue with static members (KIP-345).
+const GROUP_VALUE: i16 = 3;
+
+/// What a key names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Offset { group: String, topic: String, partition: i32 },
+    Group(String),
+}
+
+/// A committed offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OffsetValue {
+    pub(crate) offset: i64,
+    /// -1 when the consumer did not say.
+    pub(crate) leader_epoch: i32,
+    pub(crate) metadata: String,
+    /// When it was committed, in ms since the Unix epoch.
+    pub(crate) commit_timestamp: i64,
+}
+
+/// A group as it outlives its coordinator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupValue {
+    pub(crate) protocol_type: String,
+    pub(crate) generation: i32,
+    pub(crate) protocol: Option<String>,
+    pub(crate) leader: Option<String>,
+    /// When the group took on its state, in ms since the Unix epoch; -1 when not known.
+    pub(crate) state_timestamp: i64,
+    pub(crate) members: Vec<MemberValue>,
+}
+
+/// A member of a [`GroupValue`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemberValue {
+    pub(crate) id: String,
+    pub(crate) instance_id: Option<String>,
+    pub(crate) client_id: String,
+    pub(crate) client_host: String,
+    pub(crate) rebalance_timeout_ms: i32,
+    pub(crate) session_timeout_ms: i32,
+    pub(crate) subscription: Bytes,
+    pub(crate) assignment: Bytes,
+}
+
+fn encoded(version: i16, fields: impl FnOnce(&mut Writer)) -> Bytes {
+    let mut w = Writer::with_capacity(64);
+    w.set_encoding(Encoding::Classic);
+    w.i16(version);
+    fields(&mut w);
+    w.into_bytes()
+}
+
+fn group_key(group: &str) -> Bytes {
+    encoded(GROUP_KEY, |w| w.string(group))
+}
+
+fn offset_key(group: &str, topic: &str, partition: i32) -> Bytes {
+    encoded(OFFSET_KEY, |w| {
+        w.string(group);
+        w.string(topic);
+        w.i32(partition);
+    })
+}
+
+/// Sets a group.
+pub(crate) fn group_record(group: &str, value: &GroupValue) -> StateRecord {
+    let value = encoded(GROUP_VALUE, |w| {
+        w.string(&value.protocol_type);
+        w.i32(value.generation);
+        w.nullable_string(value.protocol.as_deref());
+        w.nullable_string(value.leader.as_deref());
+        w.i64(value.state_timestamp);
+        w.array(value.members.len());
+        for member in &value.members {
+            w.string(&member.id);
+            w.nullable_string(member.instance_id.as_deref());
+            w.string(&member.client_id);
+            w.string(&member.client_host);
+            w.i32(member.rebalance_timeout_ms);
+            w.i32(member.session_timeout_ms);
+            w.bytes(&member.subscription);
+            w.bytes(&member.assignment);
+        }
+    });
+    StateRecord { key: group_key(group), value: Some(value) }
+}
+
+/// Deletes a group.
+pub(crate) fn group_tombstone(group: &str) -> StateRecord {
+    StateRecord { key: group_key(group), value: None }
+}
+
+/// Sets an offset.
+pub(crate) fn offset_record(
+    group: &str,
+    topic: &str,
+    partition: i32,
+    value: &OffsetValue,
+) -> StateRecord {
+    let encoded = encoded(OFFSET_VALUE, |w| {
+        w.i64(value.offset);
+        w.i32(value.leader_epoch);
+        w.string(&value.metadata);
+        w.i64(value.commit_timestamp);
+    });
+    StateRecord { key: offset_key(group, topic, partition), value: Some(encoded) }
+}
+
+/// Deletes an offset.
+pub(crate) fn offset_tombstone(group: &str, topic: &str, partition: i32) -> StateRecord {
+    StateRecord { key: offset_key(group, topic, partition), value: None }
+}
+
+/// Reads a key; `None` for a kind that is not known, such as those of the consumer protocol.
+///
+/// # Errors
+/// The bytes are not a key.
+pub(crate) fn decode_key(key: &[u8]) -> Result<Option<Key>, DecodeError> {
+    let key = Bytes::copy_from_slice(key);
+    let mut r = Reader::new(&key, Encoding::Classic);
+    Ok(match r.i16("key version")? {
+        0 | OFFSET_KEY => Some(Key::Offset {
+            group: r.string("group")?.to_owned(),
+            topic: r.string("topic")?.to_owned(),
+            partition: r.i32("partition")?,
+        }),
+        GROUP_KEY => Some(Key::Group(r.string("group")?.to_owned())),
+        _ => None,
+    })
+}
+
+/// Reads an offset's value; `None` for a version that is not known.
+///
+/// # Errors
+/// The bytes are not a value.
+pub(crate) fn decode_offset(value: &[u8]) -> Result<Option<OffsetValue>, DecodeError> {
+    let value = Bytes::copy_from_slice(value);
+    let mut r = Reader::new(&value, Encoding::Classic);
+    let version = r.i16("value version")?;
+    if !(0..=OFFSET_VALUE).contains(&version) {
+        return Ok(None);
+    }
+    Ok(Some(OffsetValue {
+        offset: r.i64("offset")?,
+        leader_epoch: if version >= 3 { r.i32("leader epoch")? } else { -1 },
+        metadata: r.string("metadata")?.to_owned(),
+        commit_timestamp: r.i64("commit timestamp")?,
+    }))
+}
+
+/// Reads a group's value; `None` for a version that is not known.
+///
+/// # Errors
+/// The bytes are not a value.
+pub(crate) fn decode_group(value: &[u8]) -> Result<Option<GroupValue>, DecodeError> {
+    let value = Bytes::copy_from_slice(value);
+    let mut r = Reader::new(&value, Encoding::Classic);
+    let version = r.i16("value version")?;
+    if !(0..=GROUP_VALUE).contains(&version) {
+        return Ok(None);
+    }
+    let text = |text: Option<&str>| text.map(str::to_owned);
+    Ok(Some(GroupValue {
+        protocol_type: r.string("protocol type")?.to_owned(),
+        generation: r.i32("generation")?,
+        protocol: text(r.nullable_string("protocol")?),
+        leader: text(r.nullable_string("leader")?),
+        state_timestamp: if version >= 2 { r.i64("state timestamp")? } else { -1 },
+        members: r.array_of(18, "members", |r| decode_member(version, r))?,
+    }))
+}
+
+fn decode_member(version: i16, r: &mut Reader<'_>) -> Result<MemberValue, DecodeError> {
+    let id = r.string("member id")?.to_owned();
+    let instance_id = if version >= 3 {
+        r.nullable_string("group instance id")?.map(str::to_owned)
+    } else {
+        None
+    };
+    let client_id = r.string("client id")?.to_owned();
+    let client_host = r.string("client host")?.to_owned();
+    let first_timeout = r.i32("timeout")?;
+    // Before version 1 there was one timeout for both.
+    let session_timeout_ms = if version >= 1 { r.i32("session timeout")? } else { first_timeout };
+    Ok(MemberValue {
+        id,
+        instance_id,
+        client_id,
+        client_host,
+        rebalance_timeout_ms: first_timeout,
+        session_timeout_ms,
+        subscription: r.bytes("subscription")?,
+        assignment: r.bytes("assignment")?,
+    })
+}

@@ -1,0 +1,66 @@
+//! ListGroups, key 16, versions 0 to 5: the groups this broker coordinates, from version 4 on in some states only
+//! (KIP-518), from version 5 on of some types only (KIP-848; here all are classic).
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        GroupId, ListGroupsRequest, ListGroupsResponse, list_groups_response::ListedGroup,
+    },
+};
+
+use super::{Answer, Call, text};
+
+/// The type of all groups here.
+const CLASSIC: &str = "classic";
+/// First version with states.
+const STATES: i16 = 4;
+/// First version with types.
+const TYPES: i16 = 5;
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: ListGroupsRequest = call.decode(body)?;
+    let response = match list(call, &request) {
+        Ok(groups) => ListGroupsResponse::default().with_groups(groups),
+        Err(code) => ListGroupsResponse::default().with_error_code(code.0),
+    };
+    call.answer(&response, out)
+}
+
+fn list(call: &Call<'_>, request: &ListGroupsRequest) -> Result<Vec<ListedGroup>, ErrorCode> {
+    let among = |filter: &[curtail_wire::cold::StrBytes], name: &str| {
+        filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
+    };
+    let mut listed = Vec::new();
+    if !among(&request.types_filter, CLASSIC) {
+        return Ok(listed);
+    }
+    for shard in call.broker.groups.shards() {
+        let groups = shard.run(call.broker, |groups, _| {
+            let groups =
+                groups.all().filter(|(_, g)| among(&request.states_filter, g.state().name()));
+            groups
+                .map(|(id, group)| {
+                    let listed = ListedGroup::default()
+                        .with_group_id(GroupId(text(id)))
+                        .with_protocol_type(text(group.protocol_type()));
+                    let listed = match call.version() {
+                        ..STATES => listed,
+                        _ => listed.with_group_state(text(group.state().name())),
+                    };
+                    match call.version() {
+                        ..TYPES => listed,
+                        _ => listed.with_group_type(text(CLASSIC)),
+                    }
+                })
+                .collect::<Vec<_>>()
+        });
+        match groups {
+            Ok(groups) => listed.extend(groups),
+            // It has just moved to another broker, which lists it.
+            Err(ErrorCode::NOT_COORDINATOR) => {}
+            Err(code) => return Err(code),
+        }
+    }
+    Ok(listed)
+}

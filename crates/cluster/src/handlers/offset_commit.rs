@@ -1,0 +1,95 @@
+//! OffsetCommit, key 8, versions 2 to 9.
+//!
+//! Answered when all in-sync replicas have the offsets. Partitions that do not exist and metadata that is too long are
+//! refused one by one, the group's refusal holds for the rest. The retention time of versions 2 to 4 is not kept
+//! (KIP-211): `offsets.retention.minutes` is.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        OffsetCommitRequest, OffsetCommitResponse,
+        offset_commit_request::OffsetCommitRequestPartition,
+        offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
+    },
+};
+
+use super::{Answer, Call};
+use crate::coordinator::{groups::Committer, offsets::TopicPartition, records::OffsetValue};
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request: OffsetCommitRequest = call.decode(body)?;
+    let mut offsets = Vec::new();
+    // What is wrong with each partition, in the order of the request.
+    let mut refused = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let checked = check(call, &topic.name.0, partition);
+            refused.push(checked.as_ref().err().copied());
+            offsets.extend(checked);
+        }
+    }
+    let committed = commit(call, &request, offsets).await.err().unwrap_or(ErrorCode::NONE);
+    let mut refused = refused.into_iter();
+    let topics = request.topics.iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|partition| {
+            let code = refused.next().flatten().unwrap_or(committed);
+            OffsetCommitResponsePartition::default()
+                .with_partition_index(partition.partition_index)
+                .with_error_code(code.0)
+        });
+        OffsetCommitResponseTopic::default()
+            .with_name(topic.name.clone())
+            .with_partitions(partitions.collect())
+    });
+    let topics = topics.collect();
+    call.answer(&OffsetCommitResponse::default().with_topics(topics), out)
+}
+
+fn check(
+    call: &Call<'_>,
+    topic: &str,
+    partition: &OffsetCommitRequestPartition,
+) -> Result<(TopicPartition, OffsetValue), ErrorCode> {
+    let index = partition.partition_index;
+    let image = call.broker.image();
+    let exists = image.topic(topic).is_some_and(|topic| {
+        usize::try_from(index).is_ok_and(|index| index < topic.partitions.len())
+    });
+    if !exists {
+        return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+    let metadata = partition.committed_metadata.as_deref().unwrap_or_default();
+    if metadata.len() > call.broker.config.offset_metadata_max_bytes {
+        return Err(ErrorCode::OFFSET_METADATA_TOO_LARGE);
+    }
+    let value = OffsetValue {
+        offset: partition.committed_offset,
+        leader_epoch: partition.committed_leader_epoch,
+        metadata: metadata.to_owned(),
+        commit_timestamp: call.broker.env.wall.now_ms(),
+    };
+    Ok(((topic.to_owned(), index), value))
+}
+
+async fn commit(
+    call: &Call<'_>,
+    request: &OffsetCommitRequest,
+    offsets: Vec<(TopicPartition, OffsetValue)>,
+) -> Result<(), ErrorCode> {
+    let group = &request.group_id.0;
+    let committer = Committer {
+        member_id: &request.member_id,
+        instance_id: request.group_instance_id.as_deref(),
+        generation: request.generation_id_or_member_epoch,
+    };
+    let groups = call.groups(group)?;
+    let taken =
+        groups.run(call.broker, |groups, cx| groups.commit(group, committer, offsets, cx))??;
+    let Some(taken) = taken else { return Ok(()) };
+    groups.committed(call.broker, &taken, call.broker.config.offsets_commit_timeout).await
+}

@@ -1,0 +1,85 @@
+//! OffsetDelete, key 47, version 0. Offsets of topics that the group is subscribed to stay.
+
+use std::collections::BTreeSet;
+
+use bytes::{Buf, Bytes};
+use curtail_wire::{
+    ErrorCode,
+    cold::{
+        self,
+        messages::{
+            ConsumerProtocolSubscription, OffsetDeleteRequest, OffsetDeleteResponse,
+            offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic},
+        },
+    },
+};
+
+use super::{Answer, Call};
+use crate::coordinator::{group::Group, offsets::TopicPartition};
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request: OffsetDeleteRequest = call.decode(body)?;
+    let response = match delete(call, &request).await {
+        Err(code) => OffsetDeleteResponse::default().with_error_code(code.0),
+        Ok(subscribed) => {
+            let topics = request.topics.iter().map(|topic| {
+                let code = match subscribed.contains(topic.name.0.as_str()) {
+                    true => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
+                    false => ErrorCode::NONE,
+                };
+                let partitions = topic.partitions.iter().map(|partition| {
+                    OffsetDeleteResponsePartition::default()
+                        .with_partition_index(partition.partition_index)
+                        .with_error_code(code.0)
+                });
+                OffsetDeleteResponseTopic::default()
+                    .with_name(topic.name.clone())
+                    .with_partitions(partitions.collect())
+            });
+            OffsetDeleteResponse::default().with_topics(topics.collect())
+        }
+    };
+    call.answer(&response, out)
+}
+
+/// Deletes what may be deleted; the topics that are subscribed to.
+async fn delete(
+    call: &Call<'_>,
+    request: &OffsetDeleteRequest,
+) -> Result<BTreeSet<String>, ErrorCode> {
+    let id = &request.group_id.0;
+    let groups = call.groups(id)?;
+    let (subscribed, taken) = groups.run(call.broker, |groups, cx| {
+        let group = groups.group(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        group.may_delete_offsets()?;
+        let subscribed = subscriptions(group);
+        let topics = request.topics.iter().filter(|t| !subscribed.contains(t.name.0.as_str()));
+        let partitions: Vec<TopicPartition> = topics
+            .flat_map(|t| t.partitions.iter().map(|p| (t.name.0.to_string(), p.partition_index)))
+            .collect();
+        let taken = groups.delete_offsets(id, &partitions, cx)?;
+        Ok((subscribed, taken))
+    })??;
+    if let Some(taken) = taken {
+        let timeout = call.broker.config.offsets_commit_timeout;
+        groups.committed(call.broker, &taken, timeout).await?;
+    }
+    Ok(subscribed)
+}
+
+/// The topics that the members of a group of consumers read.
+fn subscriptions(group: &Group) -> BTreeSet<String> {
+    let topics = group.subscriptions().filter_map(|mut metadata| {
+        let version = metadata.try_get_i16().ok()?;
+        let newest = <ConsumerProtocolSubscription as cold::Message>::VERSIONS.max;
+        // Later versions only add fields at the end, which are not needed.
+        let version = version.clamp(0, newest);
+        let subscription: ConsumerProtocolSubscription = cold::decode(version, metadata).ok()?;
+        Some(subscription.topics)
+    });
+    topics.flatten().map(|topic| topic.to_string()).collect()
+}

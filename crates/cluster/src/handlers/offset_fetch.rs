@@ -1,0 +1,171 @@
+//! OffsetFetch, key 9, versions 1 to 9; from version 8 on for many groups at once.
+//!
+//! What is answered is on all in-sync replicas. From version 7 on a consumer may ask for offsets that no open
+//! transaction is about to replace; the others are answered with UNSTABLE_OFFSET_COMMIT (KIP-447). A group or partition
+//! without an offset has -1.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName,
+        offset_fetch_request::OffsetFetchRequestTopics,
+        offset_fetch_response::{
+            OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+            OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+        },
+    },
+};
+
+use super::{Answer, Call, text};
+use crate::coordinator::offsets::{Offsets, TopicPartition};
+
+/// First version for many groups.
+const BATCHED: i16 = 8;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request: OffsetFetchRequest = call.decode(body)?;
+    let stable = request.require_stable;
+    if call.version() >= BATCHED {
+        let mut groups = Vec::with_capacity(request.groups.len());
+        for group in request.groups {
+            groups.push(fetch(call, group.group_id, group.topics, stable).await);
+        }
+        return call.answer(&OffsetFetchResponse::default().with_groups(groups), out);
+    }
+    let topics = request.topics.map(|topics| {
+        let topics = topics.into_iter().map(|topic| {
+            OffsetFetchRequestTopics::default()
+                .with_name(topic.name)
+                .with_partition_indexes(topic.partition_indexes)
+        });
+        topics.collect()
+    });
+    let group = fetch(call, request.group_id, topics, stable).await;
+    call.answer(&single(call.version(), &group), out)
+}
+
+/// The answer in the form before version 8.
+fn single(version: i16, group: &OffsetFetchResponseGroup) -> OffsetFetchResponse {
+    let partition = |p: &OffsetFetchResponsePartitions| {
+        OffsetFetchResponsePartition::default()
+            .with_partition_index(p.partition_index)
+            .with_committed_offset(p.committed_offset)
+            .with_committed_leader_epoch(p.committed_leader_epoch)
+            .with_metadata(p.metadata.clone())
+            .with_error_code(p.error_code)
+    };
+    let topics = group.topics.iter().map(|topic| {
+        OffsetFetchResponseTopic::default()
+            .with_name(topic.name.clone())
+            .with_partitions(topic.partitions.iter().map(partition).collect())
+    });
+    let response = OffsetFetchResponse::default().with_topics(topics.collect());
+    // Version 1 says it in every partition only.
+    if version >= 2 { response.with_error_code(group.error_code) } else { response }
+}
+
+async fn fetch(
+    call: &Call<'_>,
+    id: GroupId,
+    topics: Option<Vec<OffsetFetchRequestTopics>>,
+    stable: bool,
+) -> OffsetFetchResponseGroup {
+    let response = OffsetFetchResponseGroup::default().with_group_id(id.clone());
+    match found(call, &id, topics.as_deref(), stable).await {
+        Ok(topics) => response.with_topics(topics),
+        Err(code) => {
+            let asked = topics.unwrap_or_default();
+            let topics = asked.iter().map(|topic| {
+                let none = |index: &i32| nothing(*index, code);
+                topic_of(&topic.name.0, topic.partition_indexes.iter().map(none).collect())
+            });
+            response.with_error_code(code.0).with_topics(topics.collect())
+        }
+    }
+}
+
+async fn found(
+    call: &Call<'_>,
+    id: &GroupId,
+    topics: Option<&[OffsetFetchRequestTopics]>,
+    stable: bool,
+) -> Result<Vec<OffsetFetchResponseTopics>, ErrorCode> {
+    let groups = call.groups(&id.0)?;
+    let found = groups.run(call.broker, |groups, _| {
+        let none = Offsets::default();
+        let offsets = groups.offsets(&id.0).unwrap_or(&none);
+        match topics {
+            Some(topics) => topics
+                .iter()
+                .map(|topic| {
+                    let one = |index: &i32| {
+                        partition(offsets, &(topic.name.0.to_string(), *index), stable)
+                    };
+                    topic_of(&topic.name.0, topic.partition_indexes.iter().map(one).collect())
+                })
+                .collect(),
+            None => all(offsets, stable),
+        }
+    })?;
+    // Read first: what is read must survive this broker.
+    groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
+    Ok(found)
+}
+
+fn all(offsets: &Offsets, stable: bool) -> Vec<OffsetFetchResponseTopics> {
+    let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
+    let mut known: Vec<&TopicPartition> = offsets.all().map(|(at, _)| at).collect();
+    if stable {
+        known.extend(offsets.only_pending());
+        known.sort_unstable();
+    }
+    for at in known {
+        let partition = partition(offsets, at, stable);
+        match topics.last_mut().filter(|topic| topic.name.0.as_str() == at.0) {
+            Some(topic) => topic.partitions.push(partition),
+            None => topics.push(topic_of(&at.0, vec![partition])),
+        }
+    }
+    topics
+}
+
+fn topic_of(
+    name: &str,
+    partitions: Vec<OffsetFetchResponsePartitions>,
+) -> OffsetFetchResponseTopics {
+    OffsetFetchResponseTopics::default()
+        .with_name(TopicName(text(name)))
+        .with_partitions(partitions)
+}
+
+fn partition(
+    offsets: &Offsets,
+    at: &TopicPartition,
+    stable: bool,
+) -> OffsetFetchResponsePartitions {
+    if stable && offsets.is_pending(at) {
+        return nothing(at.1, ErrorCode::UNSTABLE_OFFSET_COMMIT);
+    }
+    match offsets.get(at) {
+        None => nothing(at.1, ErrorCode::NONE),
+        Some(value) => OffsetFetchResponsePartitions::default()
+            .with_partition_index(at.1)
+            .with_committed_offset(value.offset)
+            .with_committed_leader_epoch(value.leader_epoch)
+            .with_metadata(Some(text(&value.metadata))),
+    }
+}
+
+fn nothing(index: i32, code: ErrorCode) -> OffsetFetchResponsePartitions {
+    OffsetFetchResponsePartitions::default()
+        .with_partition_index(index)
+        .with_committed_offset(-1)
+        .with_committed_leader_epoch(-1)
+        .with_metadata(Some(text("")))
+        .with_error_code(code.0)
+}
