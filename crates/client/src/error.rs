@@ -123,6 +123,12 @@ pub enum Error {
         /// The position.
         offset: i64,
     },
+    /// The operating system gives no thread, or no runtime for it; only [`crate::blocking`] clients need one.
+    #[error("cannot start the thread of a blocking client: {reason}")]
+    Thread {
+        /// What it says.
+        reason: Arc<str>,
+    },
     /// The call does not fit the state of the client.
     #[error("{0}")]
     IllegalState(&'static str),

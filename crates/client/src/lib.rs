@@ -4,7 +4,8 @@
 //! ahead within a byte budget; [`Admin`] manages topics. Settings have Kafka's names, units and defaults, as typed
 //! fields or as properties.
 //!
-//! Everything runs on the caller's tokio runtime, current-thread or multi-thread. One slow broker slows only its own
+//! Everything runs on the caller's tokio runtime, current-thread or multi-thread; [`blocking`] has the same for plain
+//! threads. One slow broker slows only its own
 //! partitions: each has its own connections, and control traffic never queues behind data.
 //!
 //! # Quick start
@@ -47,6 +48,7 @@
 //! ```
 
 mod admin;
+pub mod blocking;
 mod config;
 mod conn;
 mod consumer;

@@ -1,0 +1,175 @@
+//! The producer for plain threads.
+
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tokio::time::timeout;
+
+use super::{Runtime, refuse_in_async_context};
+use crate::{
+    BatchMetadata, ProducerConfig, ProducerMetrics, Record, RecordMetadata, Result, Timing,
+};
+
+/// [`crate::Producer`] for plain threads. Clones share one producer and may be used from any number of threads.
+#[derive(Clone, Debug)]
+pub struct Producer {
+    // Before the runtime: its tasks are stopped while the runtime still runs.
+    inner: crate::Producer,
+    runtime: Runtime,
+}
+
+impl Producer {
+    /// A producer with a runtime of its own. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// As [`crate::Producer::new`]; inside an async context; if the system has no thread left.
+    pub fn new(config: ProducerConfig) -> Result<Self> {
+        let runtime = Runtime::start()?;
+        let entered = runtime.enter();
+        let inner = crate::Producer::new(config)?;
+        drop(entered);
+        Ok(Self { inner, runtime })
+    }
+
+    /// As [`crate::Producer::connect`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn connect(&self) -> Result<()> {
+        self.runtime.block_on(self.inner.connect())?
+    }
+
+    /// As [`crate::Producer::warm_up`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn warm_up(&self, topics: &[&str]) -> Result<()> {
+        self.runtime.block_on(self.inner.warm_up(topics))?
+    }
+
+    /// As [`crate::Producer::send`]: returns when the record is in its batch, after at most `max.block.ms`. Most sends
+    /// do not block at all.
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn send(&self, record: Record<'_>) -> Result<Delivery> {
+        refuse_in_async_context()?;
+        let mut send = pin!(self.inner.send(record));
+        let first = {
+            let _entered = self.runtime.enter();
+            send.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let sent = match first {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => self.runtime.block_on(send)?,
+        };
+        sent.map(|inner| Delivery { inner, runtime: self.runtime.clone() })
+    }
+
+    /// As [`crate::Producer::try_send`]: never blocks, and so may be called anywhere.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
+        let _entered = self.runtime.enter();
+        let inner = self.inner.try_send(record)?;
+        Ok(Delivery { inner, runtime: self.runtime.clone() })
+    }
+
+    /// As [`crate::Producer::flush`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn flush(&self) -> Result<()> {
+        self.runtime.block_on(self.inner.flush())?
+    }
+
+    /// As [`crate::Producer::close`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context: then nothing is flushed.
+    pub fn close(self) -> Result<()> {
+        self.runtime.block_on(self.inner.close())?
+    }
+
+    /// As [`crate::Producer::partitions_for`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn partitions_for(&self, topic: &str) -> Result<usize> {
+        self.runtime.block_on(self.inner.partitions_for(topic))?
+    }
+
+    /// As [`crate::Producer::available_memory`].
+    pub fn available_memory(&self) -> usize {
+        self.inner.available_memory()
+    }
+
+    /// As [`crate::Producer::metrics`].
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.inner.metrics()
+    }
+
+    /// Runs async code with the producer behind this one, for what has no method here.
+    ///
+    /// ```no_run
+    /// # fn example(producer: curtail::blocking::Producer) -> curtail::Result<()> {
+    /// producer.run(async |producer| producer.warm_up(&["payments", "refunds"]).await)?
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Inside an async context.
+    pub fn run<T>(&self, work: impl AsyncFnOnce(&crate::Producer) -> T) -> Result<T> {
+        self.runtime.block_on(work(&self.inner))
+    }
+}
+
+/// The acknowledgement of one record. Dropping it does not take the record back.
+#[derive(Debug)]
+pub struct Delivery {
+    inner: crate::Delivery,
+    runtime: Runtime,
+}
+
+impl Delivery {
+    /// Waits for the outcome, at most about `delivery.timeout.ms`.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotAcknowledged`], which says whether the record may have been written; and inside an async
+    /// context, where nothing is known of the record.
+    pub fn wait(mut self) -> Result<RecordMetadata> {
+        if let Some(outcome) = self.inner.outcome() {
+            return outcome;
+        }
+        self.runtime.block_on(&mut self.inner)?
+    }
+
+    /// Waits for the outcome, `limit` at most; `None` if it has not come by then.
+    ///
+    /// # Errors
+    /// As [`Delivery::wait`].
+    pub fn wait_timeout(&mut self, limit: Duration) -> Result<Option<RecordMetadata>> {
+        // The timer is made inside the runtime.
+        let waited = self.runtime.block_on(async { timeout(limit, &mut self.inner).await })?;
+        waited.ok().transpose()
+    }
+
+    /// As [`crate::Delivery::outcome`].
+    pub fn outcome(&self) -> Option<Result<RecordMetadata>> {
+        self.inner.outcome()
+    }
+
+    /// As [`crate::Delivery::batch_outcome`].
+    pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
+        self.inner.batch_outcome()
+    }
+
+    /// As [`crate::Delivery::timing`].
+    pub fn timing(&self) -> Option<Timing> {
+        self.inner.timing()
+    }
+}
