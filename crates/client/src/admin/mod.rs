@@ -2,6 +2,7 @@
 //! that is kept for the next one.
 
 mod describe;
+mod leaders;
 mod topics;
 mod types;
 

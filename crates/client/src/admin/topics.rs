@@ -124,7 +124,7 @@ impl Admin {
     }
 
     /// One request to the controller, found anew each time: it may have moved.
-    async fn ask_controller<Q, A>(
+    pub(super) async fn ask_controller<Q, A>(
         &self,
         versions: std::ops::RangeInclusive<i16>,
         request: impl FnOnce(i16) -> Q,
@@ -275,7 +275,7 @@ where
 }
 
 /// The outcomes in the order asked; a name that was asked for twice has one outcome.
-fn each<K: Ord + Clone, T>(
+pub(super) fn each<K: Ord + Clone, T>(
     asked: impl Iterator<Item = K>,
     mut outcome: BTreeMap<K, Result<T>>,
 ) -> Each<K, T> {
