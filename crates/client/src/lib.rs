@@ -63,8 +63,8 @@ pub use admin::{
     TopicDescription, TopicListing,
 };
 pub use config::{
-    Acks, AdminConfig, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES, OffsetReset,
-    ProducerConfig, load_properties, parse_properties,
+    Acks, AdminConfig, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES, LeaderDiscovery,
+    OffsetReset, ProducerConfig, load_properties, parse_properties,
 };
 pub use consumer::{
     Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, RecordBatch, RecordStream, Records,

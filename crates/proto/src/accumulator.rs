@@ -414,6 +414,11 @@ impl<C> PartitionQueue<C> {
         None
     }
 
+    /// Another broker leads from now on: what waits to be sent again to the former one need not wait any more.
+    pub fn led_by_another(&mut self) {
+        self.not_before = None;
+    }
+
     /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
     /// that must fail with it, because under a new epoch they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
-    Acks, AdminConfig, CommonConfig, ConsumerConfig, OffsetReset, ProducerConfig, host_and_port,
+    Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
+    host_and_port,
 };
 use crate::{ProducerInterceptor, error::ConfigError};
 
@@ -145,6 +146,8 @@ setters! { ProducerConfig:
     retries: u32;
     /// Sets `partitioner.ignore.keys`: spread records with keys as those without.
     partitioner_ignore_keys: bool;
+    /// Sets `curtail.leader.discovery`: how a leader's move is noticed.
+    leader_discovery: LeaderDiscovery;
     /// Sets `curtail.suspicion.enable`: whether a broker whose answer is unusually late is suspected of hanging, so
     /// that the leaders are looked up elsewhere and batches follow a leader that has moved.
     suspicion: bool;

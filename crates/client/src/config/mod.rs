@@ -114,6 +114,19 @@ impl Acks {
     }
 }
 
+/// How a producer learns that a leader has moved. A partition's new leader counts only if its epoch is newer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaderDiscovery {
+    /// From the answer that refuses a batch, which names the next leader (KIP-951), and from metadata where it does
+    /// not. The batch goes to the next leader at once.
+    #[default]
+    Hint,
+    /// From metadata alone. The batch goes to the next leader as soon as metadata names it: what KIP-951 rejected.
+    Refresh,
+    /// From metadata alone, and the batch waits for `retry.backoff.ms` all the same: clients before KIP-951.
+    RefreshAndBackOff,
+}
+
 /// Settings of a [`crate::Producer`].
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
@@ -145,6 +158,9 @@ pub struct ProducerConfig {
     pub retries: u32,
     /// `partitioner.ignore.keys`.
     pub partitioner_ignore_keys: bool,
+    /// How a leader's move is noticed. Not a setting of the Java client; as a property
+    /// `curtail.leader.discovery`: `hint`, `refresh` or `refresh-and-back-off`.
+    pub leader_discovery: LeaderDiscovery,
     /// Whether a broker whose answer is unusually late is suspected of hanging. Not a setting of the Java client,
     /// which waits for `request.timeout.ms`; as a property `curtail.suspicion.enable`.
     pub suspicion: bool,
@@ -175,6 +191,7 @@ impl Default for ProducerConfig {
             delivery_timeout: Duration::from_secs(120),
             retries: i32::MAX as u32,
             partitioner_ignore_keys: false,
+            leader_discovery: LeaderDiscovery::Hint,
             suspicion: true,
             suspicion_multiple: 4,
             suspicion_min: Duration::from_millis(200),

@@ -12,7 +12,9 @@ use curtail_wire::{
     fetch::IsolationLevel,
 };
 
-use super::{Acks, AdminConfig, CommonConfig, ConsumerConfig, OffsetReset, ProducerConfig};
+use super::{
+    Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
+};
 use crate::error::ConfigError;
 
 /// Properties of the Java clients that are accepted and have no effect: they tune Java's own metrics.
@@ -187,6 +189,13 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         get: |config| config.compression.codec.name().to_owned(),
     },
     level!("compression.zstd.level", Codec::Zstd, "a level from -131072 to 22"),
+    property!(
+        "curtail.leader.discovery",
+        "hint, refresh or refresh-and-back-off",
+        leader_discovery,
+        leader_discovery,
+        show_leader_discovery
+    ),
     property!("curtail.suspicion.enable", BOOLEAN, suspicion, boolean, bool::to_string),
     property!("curtail.suspicion.max.ms", MILLIS, suspicion_max, int_millis, show_millis),
     property!("curtail.suspicion.min.ms", MILLIS, suspicion_min, int_millis, show_millis),
@@ -625,6 +634,24 @@ fn acks(text: &str) -> Option<Acks> {
         "0" => Some(Acks::None),
         _ => None,
     }
+}
+
+fn leader_discovery(text: &str) -> Option<LeaderDiscovery> {
+    match text {
+        "hint" => Some(LeaderDiscovery::Hint),
+        "refresh" => Some(LeaderDiscovery::Refresh),
+        "refresh-and-back-off" => Some(LeaderDiscovery::RefreshAndBackOff),
+        _ => None,
+    }
+}
+
+fn show_leader_discovery(discovery: &LeaderDiscovery) -> String {
+    match discovery {
+        LeaderDiscovery::Hint => "hint",
+        LeaderDiscovery::Refresh => "refresh",
+        LeaderDiscovery::RefreshAndBackOff => "refresh-and-back-off",
+    }
+    .to_owned()
 }
 
 fn show_acks(acks: &Acks) -> String {

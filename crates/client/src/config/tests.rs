@@ -46,6 +46,12 @@ const PRODUCER: &[Row] = &[
     ("compression.lz4.level", "9", &["1", "17"], &["0", "18", "-1"]),
     ("compression.type", "none", &["none", "gzip", "snappy", "lz4", "zstd"], &["ZSTD", "", "xz"]),
     ("compression.zstd.level", "3", &["-131072", "22"], &["-131073", "23"]),
+    (
+        "curtail.leader.discovery",
+        "hint",
+        &["hint", "refresh", "refresh-and-back-off"],
+        &["", "hints", "Hint"],
+    ),
     ("curtail.suspicion.enable", "true", FLAG.0, FLAG.1),
     ("curtail.suspicion.max.ms", "2000", INT_MS.0, INT_MS.1),
     ("curtail.suspicion.min.ms", "200", INT_MS.0, INT_MS.1),

@@ -15,7 +15,7 @@ use super::{
     lane::{Request, Sent},
     shared::{Shared, resubmit},
 };
-use crate::{Error, error::one_line};
+use crate::{Error, LeaderDiscovery, error::one_line};
 
 /// Settles every batch of an answered request.
 pub(super) fn answered(shared: &Shared, request: Request, answer: &ProduceResponse) {
@@ -57,6 +57,9 @@ pub(super) fn written_without_answer(shared: &Shared, request: Request) {
 
 /// Applies the leaders that the answer names in one step, before any batch goes back to its queue (KIP-951).
 fn learn_leaders(shared: &Shared, request: &Request, answer: &ProduceResponse) {
+    if shared.config.leader_discovery != LeaderDiscovery::Hint {
+        return;
+    }
     let mut hints = Vec::new();
     for sent in &request.batches {
         let Some(leader) = find(answer, sent).and_then(|result| result.current_leader) else {
@@ -182,7 +185,8 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     let leader = snapshot.leader(&partition.topic, partition.index);
     let mut state = partition.state.lock();
     // A leader that is news is asked at once; the same one again only after a pause (KIP-951).
-    let moved = state.lane.as_ref().is_some_and(|lane| lane.broker == leader.id)
+    let moved = shared.config.leader_discovery != LeaderDiscovery::RefreshAndBackOff
+        && state.lane.as_ref().is_some_and(|lane| lane.broker == leader.id)
         && state.queue.sent_to() != leader.id;
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;

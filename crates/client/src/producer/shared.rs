@@ -35,7 +35,7 @@ use super::{
     topic::TopicState,
 };
 use crate::{
-    Error, ProducerConfig, ProducerMetrics, Result,
+    Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
     metadata::{AutoCreate, Listener, MetadataHandle},
     metrics::ProducerStats,
 };
@@ -219,6 +219,10 @@ impl Shared {
                 continue;
             }
             state.lane.clone_from(&lane);
+            if lane.is_some() && self.config.leader_discovery != LeaderDiscovery::RefreshAndBackOff
+            {
+                state.queue.led_by_another();
+            }
             // Entries in the former lane's lists no longer count.
             state.place = Place::Idle;
             if lane.is_none() {
