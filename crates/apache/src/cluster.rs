@@ -29,6 +29,7 @@ pub struct ApacheClusterBuilder {
     brokers: usize,
     heap_mb: Option<u32>,
     properties: BTreeMap<String, String>,
+    broker_properties: BTreeMap<(usize, String), String>,
 }
 
 impl ApacheClusterBuilder {
@@ -47,6 +48,18 @@ impl ApacheClusterBuilder {
     /// Sets a property of every broker, over the settings chosen here for tests.
     pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(key.into(), value.into());
+        self
+    }
+
+    /// Sets a property of one broker, by its index, over everything else; for example what it
+    /// advertises when a proxy stands in front of it.
+    pub fn broker_property(
+        mut self,
+        index: usize,
+        key: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        self.broker_properties.insert((index, key.into()), value.into());
         self
     }
 
@@ -105,7 +118,9 @@ impl ApacheClusterBuilder {
     /// The text of `server.properties`.
     fn file(&self, index: usize, ports: &Ports, directory: &Path) -> Result<String, Error> {
         let mut properties = self.settings(index, ports, directory);
-        for (key, value) in &self.properties {
+        let own = self.broker_properties.iter().filter(|((broker, _), _)| *broker == index);
+        let own = own.map(|((_, key), value)| (key, value));
+        for (key, value) in self.properties.iter().chain(own) {
             if key.contains(['\n', '=']) || value.contains('\n') {
                 return Err(Error::Invalid(format!("property {key:?} cannot be written")));
             }
@@ -240,6 +255,7 @@ impl ApacheCluster {
             brokers: 1,
             heap_mb: None,
             properties: BTreeMap::new(),
+            broker_properties: BTreeMap::new(),
         }
     }
 
