@@ -10,13 +10,15 @@ use curtail::{ConfigError, Error};
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
 
-/// Why the command ends with exit code 1.
+/// Why the command ends early, or with an exit code other than 0.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// One line for the user.
     Message(String),
     /// Standard output was closed by its reader: the end, but no error.
     OutputClosed,
+    /// An experiment's conditions do not all hold, and its report has said so: exit code 2.
+    NotHeld,
 }
 
 impl Failure {

@@ -3,6 +3,7 @@
 mod cluster;
 mod console;
 mod failure;
+mod lab;
 mod output;
 mod perf;
 mod settings;
@@ -29,6 +30,9 @@ enum Command {
     /// Measures throughput and latency.
     #[command(subcommand)]
     Perf(perf::Command),
+    /// Runs the experiments of the laboratory.
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Sends lines of standard input as records.
     Produce(console::produce::Arguments),
     /// Prints the records of a topic.
@@ -42,6 +46,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Perf(command) => perf::run(command),
+        Command::Lab(command) => lab::run(&command),
         Command::Produce(arguments) => console::produce::run(&arguments),
         Command::Consume(arguments) => console::consume::run(&arguments),
         Command::Topics(command) => topics::run(command),
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads the output has seen enough, as with `head`.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::NotHeld) => ExitCode::from(2),
         Err(Failure::Message(text)) => {
             output::complain(&text);
             ExitCode::FAILURE

@@ -8,7 +8,7 @@ use super::{Failure, usage};
 fn message(failure: Failure) -> String {
     match failure {
         Failure::Message(text) => text,
-        Failure::OutputClosed => panic!("no message"),
+        Failure::OutputClosed | Failure::NotHeld => panic!("no message"),
     }
 }
 

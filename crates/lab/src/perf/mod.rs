@@ -12,8 +12,10 @@ pub mod produce;
 mod report;
 mod target;
 
+pub(crate) use pacer::{Pacer, sleep_precisely};
 pub use payload::Payload;
 pub use report::{Cost, Event, Interval, PhasesReport, Progress, Report, Window};
+pub(crate) use target::client_runtime;
 pub use target::{Embedded, Target, Topic};
 
 /// Why a run ended without a report. One line that says what to do.

@@ -10,25 +10,25 @@ use std::{
 
 /// Record `i` is due at `start + i / rate`, whatever became of the records before it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pacer {
+pub(crate) struct Pacer {
     start: Instant,
     rate: f64,
 }
 
 impl Pacer {
     /// `rate` in records a second, above 0.
-    pub(super) fn new(start: Instant, rate: f64) -> Self {
+    pub(crate) fn new(start: Instant, rate: f64) -> Self {
         Self { start, rate }
     }
 
-    pub(super) fn due(&self, index: u64) -> Instant {
+    pub(crate) fn due(&self, index: u64) -> Instant {
         // From the index each time: steps that are added up would drift.
         self.start + Duration::from_nanos((index as f64 * 1e9 / self.rate) as u64)
     }
 
     /// Sleeps until record `index` is due and returns that time and the time it is then. A record that is late
     /// is due at once.
-    pub(super) fn wait(&self, index: u64) -> (Instant, Instant) {
+    pub(crate) fn wait(&self, index: u64) -> (Instant, Instant) {
         let due = self.due(index);
         let mut now = Instant::now();
         while now < due {
@@ -40,7 +40,7 @@ impl Pacer {
 }
 
 /// Makes this thread's sleeps end on time. The kernel otherwise adds up to 50 us to each to save wake-ups.
-pub(super) fn sleep_precisely() {
+pub(crate) fn sleep_precisely() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if nix::sys::prctl::set_timerslack(1).is_err() {
         // Sleeps are then a little longer; the figures count from the intended time and stay right.

@@ -35,7 +35,7 @@ pub struct Topic {
 }
 
 /// The event loop of a client: one thread beside the one that measures.
-pub(super) fn client_runtime() -> Result<Runtime> {
+pub(crate) fn client_runtime() -> Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("curtail-client")

@@ -1,0 +1,119 @@
+//! `curtail lab`: the experiments of the laboratory.
+
+mod table;
+
+use std::{io::Write as _, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use curtail_lab::experiments::{self, ClusterKind, Event, Experiment, Report, Setting};
+
+use crate::{failure::Failure, output};
+
+/// What to do in the laboratory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Lists the experiments.
+    List,
+    /// Runs experiments. Exit code 0 if all conditions hold, 2 if not, 1 on error.
+    Run(RunArguments),
+}
+
+/// Arguments of `curtail lab run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Names, as `curtail lab list` shows them.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Where: embedded, apache (started for the run; needs Java and Maven), or host:port.
+    #[arg(long, value_name = "CLUSTER", default_value = "embedded", value_parser = cluster)]
+    cluster: ClusterKind,
+    /// Run only this arm.
+    #[arg(long, value_name = "NAME")]
+    arm: Option<String>,
+    /// Length of the runs as a part of the full one, above 0 and at most 1.
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    scale: f64,
+    /// Decides what is left to chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the figures to this file, one JSON object a line for each experiment.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn cluster(text: &str) -> Result<ClusterKind, String> {
+    match text {
+        "embedded" => Ok(ClusterKind::Embedded),
+        "apache" => Ok(ClusterKind::Apache),
+        servers if servers.contains(':') => Ok(ClusterKind::Bootstrap(servers.to_owned())),
+        _ => Err("expected embedded, apache or host:port".into()),
+    }
+}
+
+/// Lists or runs.
+pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::List => list(),
+        Command::Run(arguments) => run_all(arguments),
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    let all = experiments::all();
+    let width = all.iter().map(|experiment| experiment.name().len()).max().unwrap_or(0);
+    for experiment in all {
+        output::line(format_args!(
+            "{:width$}  {} ({})",
+            experiment.name(),
+            experiment.about(),
+            experiment.source()
+        ))?;
+    }
+    Ok(())
+}
+
+fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
+    let found: Vec<&dyn Experiment> =
+        arguments.names.iter().map(|name| experiments::find(name)).collect::<Result<_, _>>()?;
+    let setting = Setting {
+        cluster: arguments.cluster.clone(),
+        arm: arguments.arm.clone(),
+        scale: arguments.scale,
+        seed: arguments.seed,
+    };
+    // A file that cannot be written is to be known before the run, not after it.
+    let mut json = match &arguments.json {
+        Some(path) => Some((std::fs::File::create(path).map_err(|e| unwritable(path, &e))?, path)),
+        None => None,
+    };
+    let mut held = true;
+    for experiment in found {
+        let name = experiment.name();
+        let report = experiments::run(experiment, &setting, &mut |event| tell(name, event))?;
+        output::print(&table::table(&report))?;
+        if let Some((file, path)) = &mut json {
+            write(file, &report).map_err(|e| unwritable(path, &e))?;
+        }
+        held &= report.held();
+    }
+    if held { Ok(()) } else { Err(Failure::NotHeld) }
+}
+
+fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
+}
+
+fn write(file: &mut std::fs::File, report: &Report) -> std::io::Result<()> {
+    let text = serde_json::to_string(report)?;
+    writeln!(file, "{text}")
+}
+
+fn tell(experiment: &str, event: Event<'_>) {
+    match event {
+        Event::Starting => output::note(format_args!("{experiment}: starting the cluster")),
+        Event::Turn { arm, done, of } => {
+            output::note(format_args!("{experiment}: {arm}, run {} of {of}", done + 1));
+        }
+        _ => {}
+    }
+}

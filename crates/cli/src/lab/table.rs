@@ -1,0 +1,96 @@
+//! The outcome of an experiment as text.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+use curtail_lab::experiments::{ArmReport, Published, Report};
+
+const HEADER: [&str; 13] = [
+    "", "records", "MB/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "lost", "dupl.",
+    "reord.", "errors",
+];
+
+/// The arms, then the published figures, then what else was measured, then the conditions.
+pub(super) fn table(report: &Report) -> String {
+    let mut rows = vec![HEADER.map(str::to_owned)];
+    rows.extend(report.arms.iter().map(measured));
+    let published_from = rows.len();
+    rows.extend(report.published.iter().map(published));
+    let mut text = String::new();
+    let Report { experiment, cluster, scale, seed, source, .. } = report;
+    // Writing to memory does not fail.
+    let _ = writeln!(text, "{experiment} on {cluster}, scale {scale}, seed {seed} ({source})");
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
+    for (index, row) in rows.iter().enumerate() {
+        if index == published_from {
+            let _ = writeln!(text, "published or measured of others:");
+        }
+        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        let note = index.checked_sub(published_from).and_then(|at| report.published.get(at));
+        if let Some(Published { source, note, .. }) = note {
+            let _ = write!(line, "  {source}{}{note}", if note.is_empty() { "" } else { ": " });
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    for arm in &report.arms {
+        if !arm.extra.is_empty() {
+            let figures: Vec<String> =
+                arm.extra.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
+            let _ = writeln!(text, "{}: {}", arm.name, figures.join(", "));
+        }
+    }
+    for condition in &report.conditions {
+        let word = if condition.held { "held" } else { "NOT HELD" };
+        let _ = writeln!(text, "{word}: {}", condition.text);
+    }
+    text
+}
+
+fn measured(arm: &ArmReport) -> [String; 13] {
+    let latency = &arm.latency_us;
+    let counts = [arm.lost, arm.duplicated, arm.reordered, arm.errors].map(|n| n.to_string());
+    let [lost, duplicated, reordered, errors] = counts;
+    [
+        arm.name.to_owned(),
+        arm.records.to_string(),
+        format!("{:.2}", arm.throughput_mbps),
+        millis(latency.avg),
+        millis(latency.p50),
+        millis(latency.p95),
+        millis(latency.p99),
+        millis(latency.p999),
+        millis(latency.max),
+        lost,
+        duplicated,
+        reordered,
+        errors,
+    ]
+}
+
+fn published(published: &Published) -> [String; 13] {
+    let latency = &published.latency_us;
+    let known = |micros: Option<f64>| micros.map_or_else(|| "-".to_owned(), millis);
+    let mut row = [const { String::new() }; 13];
+    row[0] = published.arm.to_owned();
+    row[2] = published.throughput_mbps.map_or_else(|| "-".to_owned(), |mbps| format!("{mbps:.2}"));
+    let figures = [latency.avg, latency.p50, latency.p95, latency.p99, latency.p999, latency.max];
+    for (cell, figure) in row[3..].iter_mut().zip(figures) {
+        *cell = known(figure);
+    }
+    row
+}
+
+fn millis(micros: f64) -> String {
+    let ms = micros / 1000.0;
+    if ms < 10.0 { format!("{ms:.2}") } else { format!("{ms:.1}") }
+}
+
+fn short(value: f64) -> String {
+    if value == value.trunc() { format!("{value}") } else { format!("{value:.2}") }
+}

@@ -1,0 +1,54 @@
+use curtail_lab::experiments::{Condition, PhasesReport, PublishedLatency};
+use curtail_lab::latency::Summary;
+
+use super::*;
+
+#[test]
+fn arms_stand_above_the_published_figures_and_conditions_below() {
+    let latency =
+        Summary { avg: 1500.0, p50: 1000.0, p95: 2000.0, p99: 3000.0, p999: 12_345.0, max: 2e4 };
+    let arm = ArmReport {
+        name: "hints",
+        client: "curtail",
+        records: 300_000,
+        errors: 0,
+        lost: 0,
+        duplicated: 0,
+        reordered: 0,
+        throughput_rps: 5000.0,
+        throughput_mbps: 4.77,
+        cpu_us_per_record: 30.0,
+        latency_us: latency,
+        phases_us: PhasesReport::default(),
+        extra: [("moves".to_owned(), 100.0)].into(),
+    };
+    let published = Published {
+        arm: "hints",
+        source: "KIP-951, run 1",
+        latency_us: PublishedLatency { p999: Some(346_000.0), ..Default::default() },
+        throughput_mbps: Some(95.37),
+        note: "",
+    };
+    let report = Report {
+        experiment: "leader-move",
+        source: "KIP-951",
+        cluster: "embedded".into(),
+        scale: 1.0,
+        seed: 1,
+        arms: vec![arm],
+        published: vec![published],
+        conditions: vec![Condition { text: "it works".into(), held: false }],
+    };
+    let text = table(&report);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "leader-move on embedded, scale 1, seed 1 (KIP-951)");
+    assert!(
+        lines[2].starts_with("hints   300000   4.77    1.50  1.00  2.00  3.00   12.3"),
+        "{text}"
+    );
+    assert_eq!(lines[3], "published or measured of others:");
+    assert!(lines[4].starts_with("hints") && lines[4].ends_with("KIP-951, run 1"), "{text}");
+    assert!(lines[4].contains("346.0") && lines[4].contains("95.37"), "{text}");
+    assert_eq!(lines[5], "hints: moves 100");
+    assert_eq!(lines[6], "NOT HELD: it works");
+}

@@ -1,0 +1,170 @@
+//! What the topic holds, against what was acknowledged.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use curtail::{Consumer, ConsumerConfig, TopicPartition};
+
+use super::{
+    Sample,
+    load::{EARLIER, Fate, Sent, number},
+};
+use crate::perf::{Error, Result, client_runtime};
+
+/// How long the topic may take to show what was acknowledged.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Which order the records of a partition must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// That in which they were sent: they had their partition from then on.
+    Sent,
+    /// None is before one that had been acknowledged when it was sent. Keyless records that may change the partition
+    /// before they are first written promise no more.
+    Acknowledged,
+}
+
+/// Reads the topic back and counts what is lost, duplicated and out of order, into the sample.
+///
+/// # Errors
+/// A topic that cannot be read.
+pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Result<()> {
+    let runtime = client_runtime()?;
+    let _context = runtime.enter();
+    let mut config = ConsumerConfig::default();
+    config.common.bootstrap_servers.clone_from(&sent.config().common.bootstrap_servers);
+    let mut consumer = Consumer::new(config)?;
+    let wanted = sent.fates.iter().filter(|fate| fate.acknowledged.is_some()).count();
+    let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted));
+    runtime.block_on(consumer.close());
+    let findings = compare(&sent.fates, &found?, order);
+    sample.lost += findings.lost;
+    sample.duplicated += findings.duplicated;
+    sample.reordered += findings.reordered;
+    Ok(())
+}
+
+/// The numbers of a topic's records, by partition, with their offsets.
+type Found = BTreeMap<i32, Vec<(i64, u64)>>;
+
+/// Reads to the end; if there are fewer different records than wanted by then, until nothing more has come for a
+/// while.
+async fn read(consumer: &mut Consumer, topic: &str, wanted: usize) -> Result<Found> {
+    let partitions: Vec<TopicPartition> = consumer
+        .partitions_for(topic)
+        .await?
+        .iter()
+        .map(|info| TopicPartition::new(topic, info.partition))
+        .collect();
+    consumer.assign(partitions.iter().cloned());
+    consumer.seek_to_beginning(&partitions)?;
+    let mut found = Found::new();
+    let mut different = BTreeSet::new();
+    let mut last = Instant::now();
+    loop {
+        let records = consumer.poll(Duration::from_millis(100)).await?;
+        if records.is_empty() && at_end(consumer, &partitions).await? {
+            if different.len() >= wanted || last.elapsed() > PATIENCE {
+                return Ok(found);
+            }
+        } else if !records.is_empty() {
+            last = Instant::now();
+        } else if last.elapsed() > 3 * PATIENCE {
+            let text = format!("{topic} cannot be read to its end: nothing comes any more");
+            return Err(Error::Unexpected(text));
+        }
+        for record in records {
+            let number = record.value().and_then(number);
+            let Some(number) = number else {
+                let text = format!("{topic}: a record that this run has not sent");
+                return Err(Error::Unexpected(text));
+            };
+            if number >= EARLIER {
+                continue;
+            }
+            different.insert(number);
+            found.entry(record.partition()).or_default().push((record.offset(), number));
+        }
+    }
+}
+
+async fn at_end(consumer: &Consumer, partitions: &[TopicPartition]) -> Result<bool> {
+    for (partition, end) in consumer.end_offsets(partitions).await? {
+        if consumer.position(&partition).await? < end {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Findings {
+    lost: u64,
+    duplicated: u64,
+    reordered: u64,
+}
+
+fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
+    let mut findings = Findings::default();
+    let mut places: BTreeMap<u64, Vec<(i32, i64)>> = BTreeMap::new();
+    for (&partition, records) in found {
+        for &(offset, number) in records {
+            places.entry(number).or_default().push((partition, offset));
+        }
+        findings.reordered += match order {
+            Order::Sent => out_of_sending_order(records),
+            Order::Acknowledged => before_the_acknowledged(fates, records),
+        };
+    }
+    findings.duplicated = places.values().map(|places| places.len() as u64 - 1).sum();
+    for (number, fate) in fates.iter().enumerate() {
+        let Some(acknowledged) = fate.acknowledged else { continue };
+        let there = places.get(&(number as u64)).is_some_and(|places| {
+            places.iter().any(|&(partition, offset)| {
+                partition == acknowledged.partition
+                    && acknowledged.offset.is_none_or(|told| told == offset)
+            })
+        });
+        findings.lost += u64::from(!there);
+    }
+    findings
+}
+
+/// How many records are behind one that was sent after them. One that is there twice counts as duplicated, not here.
+fn out_of_sending_order(records: &[(i64, u64)]) -> u64 {
+    let mut seen = BTreeSet::new();
+    let mut highest = None;
+    let mut reordered = 0;
+    for &(_, number) in records {
+        if !seen.insert(number) {
+            continue;
+        }
+        reordered += u64::from(highest.is_some_and(|highest| number < highest));
+        highest = highest.max(Some(number));
+    }
+    reordered
+}
+
+/// How many records are before one whose acknowledgement had come when they were sent.
+fn before_the_acknowledged(fates: &[Fate], records: &[(i64, u64)]) -> u64 {
+    let mut earliest = u64::MAX;
+    let mut reordered = 0;
+    for &(offset, number) in records.iter().rev() {
+        let Some(fate) = usize::try_from(number).ok().and_then(|number| fates.get(number)) else {
+            continue;
+        };
+        reordered += u64::from(fate.sent > earliest);
+        // Another copy of a record says nothing about where the acknowledged one is.
+        if let Some(acknowledged) = fate.acknowledged
+            && acknowledged.offset.is_none_or(|told| told == offset)
+        {
+            earliest = earliest.min(acknowledged.at);
+        }
+    }
+    reordered
+}

@@ -1,0 +1,107 @@
+//! The first records of a new producer: what warming up beforehand is worth.
+
+use std::time::Duration;
+
+use curtail::ProducerConfig;
+
+use super::{
+    Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    load::{Keys, Load, Placement},
+    testbed::Needs,
+};
+use crate::perf::Result;
+
+const PARTITIONS: i32 = 12;
+const REPLICAS: i16 = 3;
+const RATE: f64 = 5000.0;
+const SIZE: usize = 1000;
+/// The part of a producer's life that is looked at.
+const FIRST: Duration = Duration::from_secs(2);
+/// The slowest record after `warm_up` must be faster than this.
+const LIMIT_MS: f64 = 15.0;
+
+const WARM: Arm =
+    Arm { name: "warm-up", about: "Producer::warm_up before the first record", properties: &[] };
+const COLD: Arm =
+    Arm { name: "cold", about: "the first send fetches metadata and connects", properties: &[] };
+
+/// `cold-start`.
+pub(super) struct ColdStart;
+
+impl Experiment for ColdStart {
+    fn name(&self) -> &'static str {
+        "cold-start"
+    }
+
+    fn about(&self) -> &'static str {
+        "the slowest record of a new producer's first two seconds, with and without warm_up"
+    }
+
+    fn source(&self) -> &'static str {
+        "KAFKA-13115; peers measured on Apache Kafka 4.3"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![WARM, COLD]
+    }
+
+    fn rounds(&self, setting: &Setting) -> u32 {
+        (5.0 * setting.scale).ceil() as u32
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        let peer = |arm, max_ms: f64, note| Published {
+            arm,
+            source: "measured on Apache Kafka 4.3, 2-core machine",
+            latency_us: PublishedLatency { max: Some(max_ms * 1000.0), ..Default::default() },
+            throughput_mbps: None,
+            note,
+        };
+        vec![
+            peer("franz-go", 13.0, "slowest record of the first 2 s"),
+            peer("librdkafka", 520.0, "520 to 600 ms together with the Java client"),
+            peer("java", 600.0, "520 to 600 ms together with librdkafka"),
+        ]
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
+        let scale = turn.setting.scale;
+        let load = Load {
+            config: ProducerConfig::new(turn.testbed.bootstrap()),
+            topic: topic.clone(),
+            records: (RATE * FIRST.as_secs_f64() * scale).ceil() as u64,
+            warmup: 0,
+            rate: RATE,
+            size: SIZE,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            seed: turn.setting.seed,
+            warm_up: true,
+            earlier: false,
+        };
+        // The brokers' own first records are not the producer's business.
+        Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
+        let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
+        let (sent, ()) = load.run(|_| Ok(()))?;
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Acknowledged, &mut sample)?;
+        turn.testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        if let Some(sample) = arms.get(WARM.name) {
+            let slowest = sample.latency.max().as_secs_f64() * 1000.0;
+            conditions.push(Condition::below_ms("slowest record after warm_up", slowest, LIMIT_MS));
+        }
+        conditions
+    }
+}

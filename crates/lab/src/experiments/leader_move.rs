@@ -1,0 +1,305 @@
+//! Leaders move under load: what the hints of KIP-951 are worth.
+//!
+//! Embedded, after the KIP's micro benchmark at a size that one machine holds: six brokers, 100 partitions, each leader
+//! moved to the next replica in turn. How fast a move becomes known is a model: the two brokers concerned learn of it at
+//! once, the others' metadata is late by [`CONVERGENCE`]. On Apache Kafka there is no model: all leaders move at once,
+//! twice.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use curtail::{ProducerConfig, TopicDescription};
+
+use super::{
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
+    Setting, Testbed, Turn,
+    check::{Order, read_back},
+    load::{Keys, Load, Placement, sleep_until, with_properties, worst_ms},
+    observer::watch,
+    testbed::Needs,
+};
+use crate::perf::{Error, Result};
+
+const RATE: f64 = 5000.0;
+const SIZE: usize = 1000;
+const REPLICAS: i16 = 3;
+
+/// Embedded: brokers and partitions of the KIP.
+const BROKERS: u32 = 6;
+const PARTITIONS: i32 = 100;
+/// Embedded: length of a run.
+const RUN: Duration = Duration::from_secs(12);
+/// Embedded: how late the brokers that a move does not concern learn of it; on Apache Kafka 4.3 every broker's metadata
+/// was seen to name new leaders 54 to 129 ms after the election was asked for.
+const CONVERGENCE: Duration = Duration::from_millis(100);
+
+/// Apache Kafka: length of a run, and when all leaders move, as parts of it.
+const APACHE_RUN: Duration = Duration::from_secs(15);
+const MOVES: [f64; 2] = [0.35, 0.7];
+const MOVE_LIMIT: Duration = Duration::from_secs(20);
+
+const HINTS: Arm = Arm {
+    name: "hints",
+    about: "the refusal names the next leader, the batch goes there at once (KIP-951)",
+    properties: &[("curtail.leader.discovery", "hint")],
+};
+const REFRESH: Arm = Arm {
+    name: "refresh",
+    about: "a full metadata refresh, then no back-off (the KIP's rejected alternative)",
+    properties: &[("curtail.leader.discovery", "refresh")],
+};
+const BASELINE: Arm = Arm {
+    name: "baseline",
+    about: "a full metadata refresh and the back-off: clients before KIP-951",
+    properties: &[("curtail.leader.discovery", "refresh-and-back-off")],
+};
+
+const FEW: Arm = Arm { name: "6-partitions", about: "everything on", properties: &[] };
+const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properties: &[] };
+const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
+const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
+
+/// `leader-move`.
+pub(super) struct LeaderMove;
+
+impl Experiment for LeaderMove {
+    fn name(&self) -> &'static str {
+        "leader-move"
+    }
+
+    fn about(&self) -> &'static str {
+        "all leaders move under load: hints, full refresh without back-off, neither"
+    }
+
+    fn source(&self) -> &'static str {
+        "KIP-951, micro benchmark"
+    }
+
+    fn arms(&self, setting: &Setting) -> Vec<Arm> {
+        match setting.cluster {
+            ClusterKind::Apache => vec![FEW, MANY, FEW_BASELINE, MANY_BASELINE],
+            _ => vec![HINTS, REFRESH, BASELINE],
+        }
+    }
+
+    fn rounds(&self, setting: &Setting) -> u32 {
+        let full = if setting.cluster == ClusterKind::Apache { 2.0 } else { 3.0 };
+        (full * setting.scale).ceil() as u32
+    }
+
+    fn published(&self, setting: &Setting) -> Vec<Published> {
+        if setting.cluster == ClusterKind::Apache { peers() } else { kip_951() }
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        let needs = Needs { brokers: BROKERS, faults: true, ..Needs::default() };
+        Testbed::start(setting, &needs)
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        match turn.setting.cluster {
+            ClusterKind::Apache => all_at_once(self.name(), turn),
+            _ => one_by_one(self.name(), turn),
+        }
+    }
+
+    fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let p999 = |sample: &Sample| sample.latency.quantile(0.999).as_secs_f64() * 1000.0;
+        let mut conditions = arms.intact();
+        if setting.cluster == ClusterKind::Apache {
+            for (arm, limit) in [(FEW, 250.0), (MANY, 1000.0)] {
+                if let Some(sample) = arms.get(arm.name) {
+                    let what = format!("{}: p99.9", arm.name);
+                    conditions.push(Condition::below_ms(&what, p999(sample), limit));
+                }
+            }
+            return conditions;
+        }
+        if let (Some(hints), Some(baseline)) = (arms.get(HINTS.name), arms.get(BASELINE.name)) {
+            let less = 100.0 * (1.0 - p999(hints) / p999(baseline));
+            conditions.push(Condition {
+                text: format!("p99.9 with hints at least 88% below the baseline ({less:.1}%)"),
+                held: less >= 88.0,
+            });
+        }
+        if let (Some(hints), Some(refresh)) = (arms.get(HINTS.name), arms.get(REFRESH.name)) {
+            let what = "p99.9 with hints, against a full refresh without back-off:";
+            conditions.push(Condition::below_ms(what, p999(hints), p999(refresh)));
+        }
+        conditions
+    }
+}
+
+/// Embedded: each leader moves once, one after the other over the middle of the run.
+fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
+    let topic = turn.topic(name);
+    let testbed = turn.testbed;
+    testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
+    let run = RUN.mul_f64(turn.setting.scale.max(0.1));
+    let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO);
+    let load = Load {
+        config: with_properties(config, turn.arm.properties)?,
+        topic: topic.clone(),
+        records: (RATE * run.as_secs_f64()) as u64,
+        warmup: 0,
+        rate: RATE,
+        size: SIZE,
+        keys: Keys::None,
+        placement: Placement::Producer,
+        seed: turn.setting.seed,
+        warm_up: true,
+        earlier: false,
+    };
+    let (sent, ()) = load.run(|start| {
+        let pause = run.mul_f64(0.8) / PARTITIONS as u32;
+        for partition in 0..PARTITIONS {
+            sleep_until(start, run.mul_f64(0.1) + pause * partition as u32);
+            move_one(testbed, &topic, partition)?;
+        }
+        Ok(())
+    })?;
+    testbed.set_metadata_delays(&delays(testbed, &[], Duration::ZERO))?;
+    let mut sample = sent.sample();
+    read_back(&sent, Order::Acknowledged, &mut sample)?;
+    sample.note("leaders_moved", Figure::Total(f64::from(PARTITIONS)));
+    sample.note("model_convergence_ms", Figure::Worst(CONVERGENCE.as_secs_f64() * 1000.0));
+    testbed.delete_topic(&topic)?;
+    Ok(sample)
+}
+
+fn move_one(testbed: &Testbed, topic: &str, partition: i32) -> Result<()> {
+    let concerned = testbed.next_leader(topic, partition)?;
+    testbed.set_metadata_delays(&delays(testbed, &[concerned.0, concerned.1], CONVERGENCE))?;
+    testbed.move_leader(topic, partition, concerned.1)
+}
+
+/// Nothing for the brokers concerned, `late` for the others.
+fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32, Duration> {
+    let delay = |id: i32| if concerned.contains(&id) { Duration::ZERO } else { late };
+    testbed.broker_ids().into_iter().map(|id| (id, delay(id))).collect()
+}
+
+/// Apache Kafka: all leaders move at the same time, twice.
+fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
+    let topic = turn.topic(name);
+    let testbed = turn.testbed;
+    let few = [FEW.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    testbed.create_topic(&topic, if few { 6 } else { 100 }, REPLICAS)?;
+    let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
+    let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));
+    let load = Load {
+        config: with_properties(config, turn.arm.properties)?,
+        topic: topic.clone(),
+        records: (RATE * run.as_secs_f64()) as u64,
+        // A broker that has just started compiles while it serves.
+        warmup: (RATE * run.as_secs_f64() * 0.2) as u64,
+        rate: RATE,
+        size: SIZE,
+        keys: Keys::None,
+        placement: Placement::Producer,
+        seed: turn.setting.seed,
+        warm_up: true,
+        earlier: false,
+    };
+    let (sent, (first, all)) = load.run(|start| {
+        let (mut first, mut all) = (Duration::ZERO, Duration::ZERO);
+        for part in MOVES {
+            sleep_until(start, run.mul_f64(part));
+            let seen = move_all(testbed, &topic)?;
+            first = first.max(seen.first);
+            all = all.max(seen.all);
+        }
+        Ok((first, all))
+    })?;
+    let mut sample = sent.sample();
+    read_back(&sent, Order::Acknowledged, &mut sample)?;
+    sample.note("first_broker_knows_ms", Figure::Worst(first.as_secs_f64() * 1000.0));
+    sample.note("all_brokers_know_ms", Figure::Worst(all.as_secs_f64() * 1000.0));
+    sample.note("stall_ms", worst_ms(sent.longest_silence(0)));
+    testbed.delete_topic(&topic)?;
+    Ok(sample)
+}
+
+/// Moves every leader and says when the brokers' metadata showed it, since it was asked for.
+fn move_all(testbed: &Testbed, topic: &str) -> Result<super::observer::Seen> {
+    let former = testbed.describe(topic)?;
+    let moved = |now: &TopicDescription| {
+        let pairs = now.partitions.iter().zip(&former.partitions);
+        now.partitions.len() == former.partitions.len()
+            && pairs.into_iter().all(|(now, old)| now.leader.is_some() && now.leader != old.leader)
+    };
+    std::thread::scope(|scope| {
+        let asked = Instant::now();
+        let brokers = testbed.broker_ids();
+        let watcher =
+            scope.spawn(move || watch(testbed, &brokers, topic, asked, MOVE_LIMIT, moved));
+        testbed.rotate_leaders(topic)?;
+        watcher.join().map_err(|_| Error::Unexpected("the observer panicked".into()))?
+    })
+}
+
+fn kip_951() -> Vec<Published> {
+    // Run lines of the KIP: average, median, 95th, 99th, 99.9th percentile and maximum, in milliseconds.
+    let runs: [(&'static str, [[f64; 6]; 3]); 3] = [
+        (
+            BASELINE.name,
+            [
+                [12.56, 6.0, 8.0, 12.0, 2967.0, 8087.0],
+                [15.51, 6.0, 8.0, 13.0, 859.0, 11_652.0],
+                [8.63, 6.0, 8.0, 14.0, 1201.0, 3224.0],
+            ],
+        ),
+        (
+            HINTS.name,
+            [
+                [8.51, 6.0, 8.0, 15.0, 346.0, 2949.0],
+                [15.11, 6.0, 8.0, 12.0, 174.0, 11_118.0],
+                [11.71, 6.0, 8.0, 15.0, 125.0, 6933.0],
+            ],
+        ),
+        (
+            REFRESH.name,
+            [
+                [9.77, 6.0, 8.0, 14.0, 1781.0, 6756.0],
+                [11.07, 5.0, 7.0, 11.0, 1934.0, 7409.0],
+                [16.26, 6.0, 9.0, 16.0, 5352.0, 14_211.0],
+            ],
+        ),
+    ];
+    let line = |arm, [avg, p50, p95, p99, p999, max]: [f64; 6]| Published {
+        arm,
+        source: "KIP-951",
+        latency_us: PublishedLatency {
+            avg: Some(avg * 1000.0),
+            p50: Some(p50 * 1000.0),
+            p95: Some(p95 * 1000.0),
+            p99: Some(p99 * 1000.0),
+            p999: Some(p999 * 1000.0),
+            max: Some(max * 1000.0),
+        },
+        throughput_mbps: Some(95.37),
+        note: "40,000,000 records at 100,000/s, 6 brokers and a client on m5.xlarge",
+    };
+    runs.into_iter().flat_map(|(arm, runs)| runs.map(|run| line(arm, run))).collect()
+}
+
+fn peers() -> Vec<Published> {
+    let peer = |arm, p999_ms: f64, note| Published {
+        arm,
+        source: "measured on Apache Kafka 4.3, 2-core machine",
+        latency_us: PublishedLatency { p999: Some(p999_ms * 1000.0), ..Default::default() },
+        throughput_mbps: None,
+        note,
+    };
+    vec![
+        peer("librdkafka", 500.0, "6 partitions"),
+        peer("confluent-rust", 980.0, "6 partitions"),
+        peer("java", 1200.0, "6 partitions"),
+        peer("franz-go", 2000.0, "6 partitions"),
+        peer("krafka", 2000.0, "6 partitions"),
+        peer("best of the five", 2100.0, "100 partitions"),
+        peer("worst of the five", 5100.0, "100 partitions"),
+    ]
+}

@@ -1,0 +1,371 @@
+//! Open-loop load whose every record can be told again.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail::{
+    Admin, AdminConfig, Delivery, Error as ClientError, Producer, ProducerConfig, Record,
+};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+use tokio::runtime::Runtime;
+
+use super::{Figure, Sample};
+use crate::{
+    cpu::CpuTime,
+    perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
+};
+
+/// Bytes of a value that hold the record's number.
+const NUMBER: usize = 8;
+/// Numbers of records of an earlier load to the same topic begin here.
+pub(super) const EARLIER: u64 = 1 << 40;
+/// Bytes that the rest of a value is cut out of, beyond the length of one.
+const POOL: usize = 1 << 16;
+
+/// Which records carry a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// None does.
+    None,
+    /// All do: so many different ones, one after the other.
+    Cycle(u64),
+}
+
+/// Who chooses the partitions of records without a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// The producer.
+    Producer,
+    /// The load, in the way of Kafka's partitioner before KIP-794: one partition until a record opens a new batch in it,
+    /// then another one at random. (Java moves that very record; here it is the first of the batch and the next one
+    /// moves.)
+    StickyByBatch,
+}
+
+/// Records to send.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// The producer's settings, with `bootstrap.servers`.
+    pub(super) config: ProducerConfig,
+    /// Where to. It exists.
+    pub(super) topic: String,
+    /// How many, the first ones of the warm-up included.
+    pub(super) records: u64,
+    /// How many at the start are sent and checked but not measured.
+    pub(super) warmup: u64,
+    /// Records a second.
+    pub(super) rate: f64,
+    /// Bytes of a value, at least 8.
+    pub(super) size: usize,
+    /// Keys.
+    pub(super) keys: Keys,
+    /// Who chooses their partitions.
+    pub(super) placement: Placement,
+    /// Decides what values are made of.
+    pub(super) seed: u64,
+    /// Whether the producer is warmed up before the first record is due.
+    pub(super) warm_up: bool,
+    /// Whether another load follows to the same topic, whose check is to leave this one alone.
+    pub(super) earlier: bool,
+}
+
+/// Where a record was acknowledged. Times are nanoseconds since the start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acknowledged {
+    pub(super) partition: i32,
+    pub(super) offset: Option<i64>,
+    pub(super) written: u64,
+    pub(super) at: u64,
+}
+
+/// A record sent, by its index, and what became of it; `None` if it was not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fate {
+    pub(super) sent: u64,
+    pub(super) acknowledged: Option<Acknowledged>,
+}
+
+/// A load that was sent.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) start: Instant,
+    pub(super) fates: Vec<Fate>,
+    pub(super) first_error: Option<ClientError>,
+    load: Load,
+    cpu: CpuTime,
+}
+
+impl Load {
+    /// Sends everything, and beside it runs `script`, which is given the moment at which the first record is due.
+    /// Returns when every record is acknowledged or has failed and the script is over.
+    ///
+    /// # Errors
+    /// A cluster that cannot be reached, and what the script says.
+    pub(super) fn run<T: Send>(
+        self,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        let runtime = client_runtime()?;
+        let _context = runtime.enter();
+        let producer = Producer::new(self.config.clone())?;
+        if self.warm_up {
+            runtime.block_on(producer.warm_up(&[&self.topic]))?;
+        }
+        let values = Values::new(self.size, self.seed, if self.earlier { EARLIER } else { 0 });
+        let partitions = match self.placement {
+            Placement::Producer => 0,
+            Placement::StickyByBatch => runtime.block_on(self.count_partitions())?,
+        };
+        sleep_precisely();
+        let start = Instant::now();
+        let cpu = CpuTime::now();
+        let (sent, scripted) = thread::scope(|scope| {
+            let script = scope.spawn(move || script(start));
+            let sent = self.send_all(&runtime, &producer, values, start, partitions);
+            let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (sent, scripted)
+        });
+        let deliveries = sent?;
+        let scripted = scripted?;
+        runtime.block_on(producer.flush())?;
+        let cpu = CpuTime::now() - cpu;
+        let sent = self.collect(start, deliveries, cpu);
+        runtime.block_on(producer.close())?;
+        Ok((sent, scripted))
+    }
+
+    fn send_all(
+        &self,
+        runtime: &Runtime,
+        producer: &Producer,
+        mut values: Values,
+        start: Instant,
+        partitions: i32,
+    ) -> Result<Vec<(u64, Result<Delivery, ClientError>)>> {
+        let pacer = Pacer::new(start, self.rate);
+        let mut sticky = match self.placement {
+            Placement::Producer => None,
+            Placement::StickyByBatch => Some(StickyByBatch::new(partitions, self.seed)),
+        };
+        let mut deliveries: Vec<(u64, Result<Delivery, ClientError>)> =
+            Vec::with_capacity(usize::try_from(self.records).unwrap_or(0));
+        for index in 0..self.records {
+            let (_, now) = pacer.wait(index);
+            let key = match self.keys {
+                Keys::None => None,
+                Keys::Cycle(count) => Some((index % count).to_be_bytes()),
+            };
+            let mut record = Record::to(&self.topic).value(values.get(index));
+            if let Some(key) = &key {
+                record = record.key(key);
+            }
+            if let Some(sticky) = &sticky {
+                record = record.partition(sticky.current);
+            }
+            let delivery = match producer.try_send(record) {
+                // The rate is kept as far as memory allows; what waits for it is late.
+                Err(ClientError::BufferFull { .. } | ClientError::IllegalState(_)) => {
+                    runtime.block_on(producer.send(record))
+                }
+                other => other,
+            };
+            if let Err(error @ (ClientError::Closed | ClientError::RecordTooLarge { .. })) =
+                delivery
+            {
+                return Err(error.into());
+            }
+            if let (Some(sticky), Ok(delivery)) = (&mut sticky, &delivery) {
+                sticky.sent(delivery, &deliveries);
+            }
+            deliveries.push((nanos(now.saturating_duration_since(start)), delivery));
+        }
+        runtime.block_on(producer.flush())?;
+        Ok(deliveries)
+    }
+
+    async fn count_partitions(&self) -> Result<i32> {
+        let admin = Admin::new(AdminConfig::new(self.config.common.bootstrap_servers.join(",")))?;
+        let mut described = admin.describe_topics(&[&self.topic]).await?;
+        let topic = described.pop().map(|(_, topic)| topic).transpose()?;
+        Ok(topic.map_or(0, |topic| topic.partitions.len() as i32))
+    }
+
+    fn collect(
+        self,
+        start: Instant,
+        deliveries: Vec<(u64, Result<Delivery, ClientError>)>,
+        cpu: CpuTime,
+    ) -> Sent {
+        let since =
+            |at: tokio::time::Instant| nanos(at.into_std().saturating_duration_since(start));
+        let mut first_error = None;
+        let mut fates = Vec::with_capacity(deliveries.len());
+        for (sent, delivery) in deliveries {
+            // After the flush every record has its outcome.
+            let outcome = delivery.and_then(|delivery| {
+                let outcome = delivery.outcome().unwrap_or(Err(ClientError::Closed))?;
+                Ok((outcome, delivery.timing().ok_or(ClientError::Closed)?))
+            });
+            let acknowledged = match outcome {
+                Ok((metadata, timing)) => Some(Acknowledged {
+                    partition: metadata.partition,
+                    offset: metadata.offset,
+                    written: since(timing.written),
+                    at: since(timing.acknowledged),
+                }),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                    None
+                }
+            };
+            fates.push(Fate { sent, acknowledged });
+        }
+        Sent { start, fates, first_error, load: self, cpu }
+    }
+}
+
+impl Sent {
+    /// Where it went.
+    pub(super) fn topic(&self) -> &str {
+        &self.load.topic
+    }
+
+    /// The settings it was sent with.
+    pub(super) fn config(&self) -> &ProducerConfig {
+        &self.load.config
+    }
+
+    /// When a record was due, in nanoseconds since the start.
+    pub(super) fn due(&self, index: usize) -> u64 {
+        nanos(Pacer::new(self.start, self.load.rate).due(index as u64) - self.start)
+    }
+
+    /// The figures of the records behind the warm-up.
+    pub(super) fn sample(&self) -> Sample {
+        let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
+        let mut sample = Sample { cpu: self.cpu, ..Sample::default() };
+        let mut end = 0;
+        for (index, fate) in self.fates.iter().enumerate().skip(warmup) {
+            let Some(acknowledged) = fate.acknowledged else {
+                sample.errors += 1;
+                continue;
+            };
+            let due = self.due(index);
+            sample.records += 1;
+            sample.latency.record_nanos(acknowledged.at.saturating_sub(due));
+            sample.produce.record_nanos(acknowledged.written.saturating_sub(due));
+            end = end.max(acknowledged.at);
+        }
+        sample.bytes = sample.records * self.load.size as u64;
+        sample.elapsed = Duration::from_nanos(end.saturating_sub(self.due(warmup)));
+        sample.first_error = self.first_error.as_ref().map(ToString::to_string);
+        let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
+        sample.errors += failed.count() as u64;
+        sample
+    }
+
+    /// The longest time without an acknowledgement that ended after `from`, both in nanoseconds, `from` since the
+    /// start.
+    pub(super) fn longest_silence(&self, from: u64) -> u64 {
+        let acknowledged = self.fates.iter().filter_map(|fate| fate.acknowledged);
+        let mut times: Vec<u64> = acknowledged.map(|acknowledged| acknowledged.at).collect();
+        times.sort_unstable();
+        let pairs = times.windows(2).filter(|pair| pair[1] > from);
+        pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+    }
+
+    /// Bytes of values by partition, as acknowledged.
+    pub(super) fn bytes_by_partition(&self) -> BTreeMap<i32, u64> {
+        let mut bytes = BTreeMap::new();
+        for acknowledged in self.fates.iter().filter_map(|fate| fate.acknowledged) {
+            *bytes.entry(acknowledged.partition).or_default() += self.load.size as u64;
+        }
+        bytes
+    }
+}
+
+/// See [`Placement::StickyByBatch`].
+struct StickyByBatch {
+    current: i32,
+    partitions: i32,
+    /// Index of the last record of each partition.
+    last: BTreeMap<i32, usize>,
+    random: SmallRng,
+}
+
+impl StickyByBatch {
+    fn new(partitions: i32, seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let current = random.random_range(0..partitions.max(1));
+        Self { current, partitions, last: BTreeMap::new(), random }
+    }
+
+    /// Takes note of where the record behind `before` has gone.
+    fn sent(&mut self, delivery: &Delivery, before: &[(u64, Result<Delivery, ClientError>)]) {
+        let last = self.last.insert(self.current, before.len());
+        let last = last.and_then(|index| before.get(index)?.1.as_ref().ok());
+        let new_batch = !last.is_some_and(|last| last.shares_batch_with(delivery));
+        if new_batch && self.partitions > 1 {
+            let step = self.random.random_range(1..self.partitions);
+            self.current = (self.current + step) % self.partitions;
+        }
+    }
+}
+
+/// Values: the record's number, and letters.
+struct Values {
+    first: u64,
+    pool: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Values {
+    fn new(size: usize, seed: u64, first: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let rest = size.saturating_sub(NUMBER);
+        let pool = (0..POOL + rest).map(|_| random.random_range(b'A'..=b'Z')).collect();
+        Self { first, pool, value: vec![0; NUMBER + rest] }
+    }
+
+    fn get(&mut self, index: u64) -> &[u8] {
+        // An odd step visits each place of the pool before it comes back to one.
+        let at = (index.wrapping_mul(40_503) as usize) % POOL;
+        let (number, rest) = self.value.split_at_mut(NUMBER);
+        number.copy_from_slice(&(self.first + index).to_be_bytes());
+        rest.copy_from_slice(&self.pool[at..at + rest.len()]);
+        &self.value
+    }
+}
+
+/// The number of the record that has this value.
+pub(super) fn number(value: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*value.first_chunk::<NUMBER>()?))
+}
+
+/// Sleeps until so long after `start`.
+pub(super) fn sleep_until(start: Instant, after: Duration) {
+    thread::sleep((start + after).saturating_duration_since(Instant::now()));
+}
+
+/// A duration in milliseconds, as a figure that is largest over all turns.
+pub(super) fn worst_ms(nanos: u64) -> Figure {
+    Figure::Worst(nanos as f64 / 1e6)
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Properties over the settings of a producer.
+pub(super) fn with_properties(
+    mut config: ProducerConfig,
+    properties: &[(&str, &str)],
+) -> Result<ProducerConfig> {
+    for (name, value) in properties {
+        config.set(name, value).map_err(Error::from)?;
+    }
+    Ok(config)
+}

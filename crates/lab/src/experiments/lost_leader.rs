@@ -1,0 +1,235 @@
+//! A broker is lost under load, killed or frozen: how long nothing is acknowledged, against what the cluster itself
+//! needs until its metadata names other leaders.
+//!
+//! With two replicas a third of the partitions does not hold the lost broker, and keyless records can go there. With three
+//! and acks=all every partition waits until the cluster drops the broker. Two experiments that differ in the
+//! fault only: `killed-leader` and `frozen-leader`.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail::{ProducerConfig, TopicDescription};
+
+use super::{
+    Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    load::{Keys, Load, Placement, nanos, sleep_until, with_properties, worst_ms},
+    observer::{Seen, watch},
+    testbed::Needs,
+};
+use crate::perf::{Error, Result};
+
+const PARTITIONS: i32 = 12;
+const RATE: f64 = 5000.0;
+const SIZE: usize = 1000;
+/// Enough that every partition has some.
+const KEYS: u64 = 1200;
+
+/// How long after its session has timed out the cluster may take to drop a broker.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What happens to the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// kill -9
+    Killed,
+    /// SIGSTOP, for 20 s
+    Frozen,
+}
+
+const KEYLESS: Arm =
+    Arm { name: "rf2-keyless", about: "two replicas, no keys, everything on", properties: &[] };
+const KEYLESS_OFF: Arm = Arm {
+    name: "rf2-keyless-off",
+    about: "the same without routing around trouble and without suspicion",
+    properties: OFF,
+};
+const KEYED: Arm =
+    Arm { name: "rf3", about: "three replicas, keys, everything on", properties: &[] };
+const KEYED_OFF: Arm = Arm {
+    name: "rf3-off",
+    about: "the same without routing around trouble and without suspicion",
+    properties: OFF,
+};
+
+const OFF: &[(&str, &str)] = &[];
+
+/// `killed-leader` and `frozen-leader`.
+pub(super) struct LostLeader(pub(super) Fault);
+
+/// The parts of a run.
+struct Plan {
+    before: Duration,
+    session: Duration,
+    frozen: Duration,
+    whole: Duration,
+    rate: f64,
+}
+
+impl LostLeader {
+    fn plan(&self, setting: &Setting) -> Plan {
+        let scaled = |seconds: f64, least: f64| {
+            Duration::from_secs_f64((seconds * setting.scale).max(least))
+        };
+        let before = scaled(5.0, 0.5);
+        let session = scaled(9.0, 1.0);
+        let frozen = session.mul_f64(20.0 / 9.0);
+        let lost = if self.0 == Fault::Killed { session.mul_f64(1.2) } else { frozen };
+        let whole = before + lost + scaled(5.0, 1.0);
+        // Runs that are to be over in seconds are to be gentle as well.
+        let rate = RATE * (setting.scale * 10.0).clamp(0.1, 1.0);
+        Plan { before, session, frozen, whole, rate }
+    }
+
+    fn limit(&self, killed: f64, frozen: f64) -> f64 {
+        if self.0 == Fault::Killed { killed } else { frozen }
+    }
+}
+
+impl Experiment for LostLeader {
+    fn name(&self) -> &'static str {
+        if self.0 == Fault::Killed { "killed-leader" } else { "frozen-leader" }
+    }
+
+    fn about(&self) -> &'static str {
+        match self.0 {
+            Fault::Killed => {
+                "a broker is killed (kill -9): the stall against the cluster's own election"
+            }
+            Fault::Frozen => {
+                "a broker hangs for 20 s (SIGSTOP): the stall against the cluster's own election"
+            }
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        "Curtail; peers measured on Apache Kafka 4.3"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![KEYLESS, KEYLESS_OFF, KEYED, KEYED_OFF]
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        let peer = |arm, p999_s: f64| Published {
+            arm,
+            source: "measured on Apache Kafka 4.3, 2-core machine",
+            latency_us: PublishedLatency { p999: Some(p999_s * 1e6), ..Default::default() },
+            throughput_mbps: None,
+            note: "three replicas, acks=all",
+        };
+        let (best, worst) = if self.0 == Fault::Killed { (8.6, 11.4) } else { (20.2, 20.5) };
+        vec![peer("best of the peers", best), peer("worst of the peers", worst)]
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        let session = self.plan(setting).session;
+        let millis = |duration: Duration| duration.as_millis().to_string();
+        let properties = vec![
+            ("broker.session.timeout.ms", millis(session)),
+            // 9 s and 2 s by default.
+            ("broker.heartbeat.interval.ms", millis(session.mul_f64(2.0 / 9.0))),
+        ];
+        Testbed::start(setting, &Needs { brokers: 3, properties, faults: true, slow: None })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let keyless = [KEYLESS.name, KEYLESS_OFF.name].contains(&turn.arm.name);
+        let topic = turn.topic(self.name());
+        let testbed = turn.testbed;
+        testbed.create_topic(&topic, PARTITIONS, if keyless { 2 } else { 3 })?;
+        let plan = self.plan(turn.setting);
+        let victim = turn.victim();
+        let config = ProducerConfig::new(testbed.bootstrap());
+        let load = Load {
+            config: with_properties(config, turn.arm.properties)?,
+            topic: topic.clone(),
+            records: (plan.rate * plan.whole.as_secs_f64()) as u64,
+            warmup: (plan.rate * plan.before.as_secs_f64() * 0.4) as u64,
+            rate: plan.rate,
+            size: SIZE,
+            keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
+            placement: Placement::Producer,
+            seed: turn.setting.seed,
+            warm_up: true,
+            earlier: false,
+        };
+        let (sent, (struck, seen)) =
+            load.run(|start| self.strike(testbed, &topic, victim, &plan, start))?;
+        if self.0 == Fault::Killed {
+            testbed.restart(victim)?;
+        }
+        testbed.await_healthy(&topic, PARTITIONS as usize)?;
+        let mut sample = sent.sample();
+        let order = if keyless { Order::Acknowledged } else { Order::Sent };
+        read_back(&sent, order, &mut sample)?;
+        let stall = sent.longest_silence(nanos(struck - sent.start));
+        let beyond = stall as f64 / 1e6 - seen.all.as_secs_f64() * 1000.0;
+        sample.note("election_first_broker_ms", worst_ms(nanos(seen.first)));
+        sample.note("election_all_brokers_ms", worst_ms(nanos(seen.all)));
+        sample.note("stall_ms", worst_ms(stall));
+        sample.note("stall_beyond_election_ms", super::Figure::Worst(beyond));
+        testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        if let Some(sample) = arms.get(KEYLESS.name) {
+            let p999 = sample.latency.quantile(0.999).as_secs_f64() * 1000.0;
+            let limit = self.limit(250.0, 1000.0);
+            conditions.push(Condition::below_ms("two replicas, keyless: p99.9", p999, limit));
+        }
+        if let Some(sample) = arms.get(KEYED.name) {
+            let beyond = sample.figure("stall_beyond_election_ms");
+            let what = "three replicas: the stall beyond the cluster's own election";
+            conditions.push(Condition::below_ms(what, beyond, self.limit(150.0, 500.0)));
+        }
+        conditions
+    }
+}
+
+impl LostLeader {
+    /// Hits the broker and watches the others; says when it was hit, and when their metadata had dropped it.
+    fn strike(
+        &self,
+        testbed: &Testbed,
+        topic: &str,
+        victim: i32,
+        plan: &Plan,
+        start: Instant,
+    ) -> Result<(Instant, Seen)> {
+        let others: Vec<i32> =
+            testbed.broker_ids().into_iter().filter(|id| *id != victim).collect();
+        let dropped = move |topic: &TopicDescription| {
+            !topic.partitions.is_empty()
+                && topic.partitions.iter().all(|partition| {
+                    partition.leader.is_some_and(|leader| leader != victim)
+                        && !partition.isr.contains(&victim)
+                })
+        };
+        sleep_until(start, plan.before);
+        let struck = Instant::now();
+        match self.0 {
+            Fault::Killed => testbed.kill(victim)?,
+            Fault::Frozen => testbed.freeze(victim)?,
+        }
+        let seen = thread::scope(|scope| {
+            let limit = plan.session + GRACE;
+            let watcher =
+                scope.spawn(move || watch(testbed, &others, topic, struck, limit, dropped));
+            if self.0 == Fault::Frozen {
+                sleep_until(struck, plan.frozen);
+                testbed.thaw(victim)?;
+            }
+            watcher.join().map_err(|_| Error::Unexpected("the observer panicked".into()))?
+        })?;
+        Ok((struck, seen))
+    }
+}

@@ -1,0 +1,199 @@
+//! Experiments: a workload, arms that switch a mechanism off, the published figures, and what must hold.
+//!
+//! Each file that implements [`Experiment`] is one experiment; [`all`] lists them. [`run`] starts the cluster, runs
+//! the arms interleaved, and gives a [`Report`]: the figures beside the published ones, and which conditions held. Load
+//! is open loop, latency counts from the intended send time, and what was acknowledged is compared with what the
+//! topic holds afterwards.
+
+mod check;
+mod cold_start;
+mod leader_move;
+mod load;
+mod lost_leader;
+mod observer;
+mod report;
+mod runner;
+mod sample;
+mod slow_broker;
+mod testbed;
+
+use std::fmt;
+
+pub use report::{ArmReport, Condition, Phase, PhasesReport, Published, PublishedLatency, Report};
+pub use runner::{Event, run};
+pub use sample::{Figure, Sample};
+pub use testbed::Testbed;
+
+use self::lost_leader::Fault;
+use crate::perf::{Error, Result};
+
+/// Which cluster an experiment runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClusterKind {
+    /// One in this process, in real time.
+    Embedded,
+    /// A real Apache Kafka on this machine, started for the run.
+    Apache,
+    /// One that is there: `host:port`, one or more separated by commas. Nothing of it can be broken.
+    Bootstrap(String),
+}
+
+impl fmt::Display for ClusterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded => f.write_str("embedded"),
+            Self::Apache => f.write_str("apache"),
+            Self::Bootstrap(servers) => f.write_str(servers),
+        }
+    }
+}
+
+/// How an experiment is to be run.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Where.
+    pub cluster: ClusterKind,
+    /// The only arm to run; all of them without it.
+    pub arm: Option<String>,
+    /// The length of the run as a part of the full one, above 0 and at most 1.
+    pub scale: f64,
+    /// Decides what is left to chance: payloads, and which broker is hit first.
+    pub seed: u64,
+}
+
+impl Setting {
+    fn check(&self) -> Result<()> {
+        if !(self.scale > 0.0 && self.scale <= 1.0) {
+            return Err(Error::Options("the scale must be above 0 and at most 1".into()));
+        }
+        Ok(())
+    }
+}
+
+/// One way to run a workload: what it is called, what it is for, and the client's settings for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm {
+    /// Its name, as in `--arm`.
+    pub name: &'static str,
+    /// One line: which mechanism is on or off.
+    pub about: &'static str,
+    /// Properties of the client, on top of the experiment's own.
+    pub properties: &'static [(&'static str, &'static str)],
+}
+
+/// One run of one arm, as the runner asks for it.
+pub struct Turn<'a> {
+    /// The cluster of the whole experiment.
+    pub testbed: &'a Testbed,
+    /// The arm to run.
+    pub arm: &'a Arm,
+    /// How many times each arm has run before.
+    pub round: u32,
+    /// The whole setting.
+    pub setting: &'a Setting,
+}
+
+impl Turn<'_> {
+    /// A topic name that no other turn of this experiment uses.
+    #[must_use]
+    pub fn topic(&self, experiment: &str) -> String {
+        format!("lab-{experiment}-{}-{}", self.arm.name, self.round)
+    }
+
+    /// A broker to hit: another one in each round.
+    #[must_use]
+    pub fn victim(&self) -> i32 {
+        let ids = self.testbed.broker_ids();
+        let at = self.setting.seed.wrapping_add(u64::from(self.round)) % ids.len().max(1) as u64;
+        ids.get(at as usize).copied().unwrap_or(1)
+    }
+}
+
+/// An experiment of the laboratory.
+pub trait Experiment: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, in one line.
+    fn about(&self) -> &'static str;
+
+    /// Where workload and published figures come from.
+    fn source(&self) -> &'static str;
+
+    /// The arms on this cluster, in the order in which they are shown.
+    fn arms(&self, setting: &Setting) -> Vec<Arm>;
+
+    /// How many times each arm runs.
+    fn rounds(&self, setting: &Setting) -> u32;
+
+    /// Figures that others have published, or that were measured of others here.
+    fn published(&self, setting: &Setting) -> Vec<Published>;
+
+    /// Starts the cluster that all turns share.
+    ///
+    /// # Errors
+    /// A cluster that does not start, or of which the experiment has no use.
+    fn start(&self, setting: &Setting) -> Result<Testbed>;
+
+    /// Runs one arm once. What it changes in the cluster it sets right again.
+    ///
+    /// # Errors
+    /// What keeps the run from having a result. Records that were not acknowledged are a result.
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample>;
+
+    /// What must hold, of arms that ran.
+    fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition>;
+}
+
+/// The samples of the arms that ran.
+pub struct Arms<'a>(&'a [(Arm, Sample)]);
+
+impl Arms<'_> {
+    /// The sample of an arm, if it ran.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Sample> {
+        self.0.iter().find(|(arm, _)| arm.name == name).map(|(_, sample)| sample)
+    }
+
+    /// For each arm that ran: nothing lost, duplicated or reordered, and no error surfaced.
+    #[must_use]
+    pub fn intact(&self) -> Vec<Condition> {
+        let condition = |(arm, sample): &(Arm, Sample)| {
+            let Sample { errors, lost, duplicated, reordered, .. } = sample;
+            Condition {
+                text: format!(
+                    "{}: 0 lost, 0 duplicated, 0 reordered, no error ({lost}, {duplicated}, {reordered}, {errors})",
+                    arm.name
+                ),
+                held: lost + duplicated + reordered + errors == 0,
+            }
+        };
+        self.0.iter().map(condition).collect()
+    }
+}
+
+/// All experiments, in the order in which they are listed.
+#[must_use]
+pub fn all() -> Vec<&'static dyn Experiment> {
+    vec![
+        &leader_move::LeaderMove,
+        &slow_broker::SlowBroker,
+        &lost_leader::LostLeader(Fault::Killed),
+        &lost_leader::LostLeader(Fault::Frozen),
+        &cold_start::ColdStart,
+    ]
+}
+
+/// The experiment of that name.
+///
+/// # Errors
+/// There is none; the message names those there are.
+pub fn find(name: &str) -> Result<&'static dyn Experiment> {
+    let all = all();
+    if let Some(found) = all.iter().find(|experiment| experiment.name() == name) {
+        return Ok(*found);
+    }
+    let names: Vec<_> = all.iter().map(|experiment| experiment.name()).collect();
+    Err(Error::Options(format!("there is no experiment '{name}'; there are {}", names.join(", "))))
+}

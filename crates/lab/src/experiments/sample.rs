@@ -1,0 +1,91 @@
+//! What one or several turns of an arm measured.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{cpu::CpuTime, latency::Latencies};
+
+/// A figure of an experiment's own, and what becomes of it over several turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// Turns add up.
+    Total(f64),
+    /// The largest of all turns counts.
+    Worst(f64),
+}
+
+impl Figure {
+    /// The figure.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        match self {
+            Self::Total(value) | Self::Worst(value) => value,
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        match self {
+            Self::Total(value) => *value += other.value(),
+            Self::Worst(value) => *value = value.max(other.value()),
+        }
+    }
+}
+
+/// What one or several turns of an arm measured.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Records acknowledged in the measured part.
+    pub records: u64,
+    /// Bytes of their values.
+    pub bytes: u64,
+    /// Records that were not acknowledged.
+    pub errors: u64,
+    /// The first of these errors, in words.
+    pub first_error: Option<String>,
+    /// Records acknowledged and not found where the acknowledgement said.
+    pub lost: u64,
+    /// Records found more than once.
+    pub duplicated: u64,
+    /// Records found behind one that had to follow them.
+    pub reordered: u64,
+    /// Length of the measured part.
+    pub elapsed: Duration,
+    /// Processor time of this process in the measured part; with an embedded cluster the brokers' too.
+    pub cpu: CpuTime,
+    /// From the intended send time to the acknowledgement.
+    pub latency: Latencies,
+    /// From the intended send time until the record's batch was handed to the socket for the last time.
+    pub produce: Latencies,
+    /// Figures of the experiment's own, by name with the unit at its end.
+    pub extra: BTreeMap<String, Figure>,
+}
+
+impl Sample {
+    /// Adds another turn of the same arm.
+    pub fn join(&mut self, other: Self) {
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.first_error = self.first_error.take().or(other.first_error);
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.elapsed += other.elapsed;
+        self.cpu = self.cpu + other.cpu;
+        self.latency.add(&other.latency);
+        self.produce.add(&other.produce);
+        for (name, figure) in other.extra {
+            self.extra.entry(name).and_modify(|known| known.join(figure)).or_insert(figure);
+        }
+    }
+
+    /// Notes a figure of the experiment's own.
+    pub fn note(&mut self, name: impl Into<String>, figure: Figure) {
+        self.extra.insert(name.into(), figure);
+    }
+
+    /// A figure of the experiment's own; NaN, of which nothing holds, where it was not measured.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> f64 {
+        self.extra.get(name).map_or(f64::NAN, |figure| figure.value())
+    }
+}

@@ -1,0 +1,88 @@
+//! A real Apache Kafka of three brokers, one of them behind a delaying proxy where an experiment slows it.
+
+use std::time::Duration;
+
+use curtail_apache::ApacheCluster;
+
+use super::{Needs, proxy::DelayingProxy, unknown};
+use crate::perf::{Error, Result};
+
+const BROKERS: usize = 3;
+
+pub(super) struct Apache {
+    cluster: ApacheCluster,
+    proxy: Option<(i32, DelayingProxy)>,
+}
+
+impl Apache {
+    pub(super) fn start(needs: &Needs) -> Result<Self> {
+        let mut builder = ApacheCluster::builder()
+            .brokers(BROKERS)
+            // The harness shortens these for tests; here a cluster is as Kafka's defaults make it.
+            .property("broker.session.timeout.ms", "9000")
+            .property("broker.heartbeat.interval.ms", "2000");
+        for (name, value) in &needs.properties {
+            builder = builder.property(*name, value);
+        }
+        let mut proxy = None;
+        if let Some(id) = needs.slow {
+            let listening = DelayingProxy::bind().map_err(Error::Threads)?;
+            let address = format!("PLAINTEXT://127.0.0.1:{}", listening.port());
+            builder = builder.broker_property(index(id)?, "advertised.listeners", address);
+            proxy = Some((id, listening));
+        }
+        let cluster = builder.start().map_err(|error| failed(&error))?;
+        if let Some((id, proxy)) = &proxy {
+            proxy.forward_to(&cluster.address(index(*id)?));
+        }
+        Ok(Self { cluster, proxy })
+    }
+
+    pub(super) fn bootstrap(&self) -> String {
+        self.cluster.bootstrap()
+    }
+
+    pub(super) fn broker_ids(&self) -> Vec<i32> {
+        (0..self.cluster.len()).map(|index| self.cluster.broker(index).node_id()).collect()
+    }
+
+    pub(super) fn address(&self, id: i32) -> Result<String> {
+        Ok(self.cluster.address(index(id)?))
+    }
+
+    pub(super) fn kill(&self, id: i32) -> Result<()> {
+        self.cluster.kill(index(id)?).map_err(|error| failed(&error))
+    }
+
+    pub(super) fn restart(&self, id: i32) -> Result<()> {
+        self.cluster.restart(index(id)?).map_err(|error| failed(&error))
+    }
+
+    pub(super) fn freeze(&self, id: i32) -> Result<()> {
+        self.cluster.freeze(index(id)?).map_err(|error| failed(&error))
+    }
+
+    pub(super) fn thaw(&self, id: i32) -> Result<()> {
+        self.cluster.thaw(index(id)?).map_err(|error| failed(&error))
+    }
+
+    pub(super) fn slow(&self, id: i32, delay: Duration) -> Result<()> {
+        match &self.proxy {
+            Some((behind, proxy)) if *behind == id => {
+                proxy.set_delay(delay);
+                Ok(())
+            }
+            _ => Err(Error::Options(format!("broker {id} is not behind a proxy"))),
+        }
+    }
+}
+
+/// The harness counts from 0.
+fn index(id: i32) -> Result<usize> {
+    let index = usize::try_from(id - 1).ok().filter(|index| *index < BROKERS);
+    index.ok_or_else(|| unknown(id))
+}
+
+fn failed(error: &curtail_apache::Error) -> Error {
+    Error::Unexpected(format!("Apache Kafka: {error}"))
+}

@@ -1,0 +1,99 @@
+//! An embedded cluster on a thread of its own, and the handle to break it from another one.
+
+use std::{
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use curtail_cluster::{Cluster, ClusterConfig};
+use curtail_net::Env;
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
+
+use crate::perf::{Error, Result};
+
+/// A running cluster whose work shares no event loop with the client's.
+pub(super) struct Embedded {
+    /// `Some` until it is dropped.
+    cluster: Option<Arc<Cluster>>,
+    runtime: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Embedded {
+    /// Starts it and returns when it takes requests.
+    pub(super) fn start(config: ClusterConfig) -> Result<Self> {
+        let (started, ready) = mpsc::sync_channel(1);
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name("curtail-cluster".into());
+        let thread = thread.spawn(move || serve(config, &started, stopped));
+        let thread = thread.map_err(Error::Threads)?;
+        let started = ready.recv().unwrap_or_else(|_| Err("its thread ended early".into()));
+        let (cluster, runtime) = started.map_err(Error::Cluster)?;
+        Ok(Self { cluster: Some(cluster), runtime, stop: Some(stop), thread: Some(thread) })
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        self.cluster.as_ref().unwrap_or_else(|| unreachable!("it is there until the drop"))
+    }
+
+    /// Starts a killed broker again.
+    pub(super) fn restart(&self, id: i32) -> Result<()> {
+        let Some(cluster) = self.cluster.clone() else { return Ok(()) };
+        let (done, outcome) = mpsc::sync_channel(1);
+        self.runtime.spawn(async move {
+            let restarted = cluster.restart(id).await;
+            drop(cluster);
+            // The other side waits for this message.
+            let _ = done.send(restarted);
+        });
+        match outcome.recv() {
+            Ok(restarted) => restarted.map_err(|error| Error::Unexpected(error.to_string())),
+            Err(_) => Err(Error::Unexpected("the embedded cluster has ended".into())),
+        }
+    }
+}
+
+type Started = Result<(Arc<Cluster>, Handle), String>;
+
+fn serve(
+    config: ClusterConfig,
+    started: &mpsc::SyncSender<Started>,
+    stopped: oneshot::Receiver<()>,
+) {
+    // Whoever waits for these messages has gone or gets them.
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(started.send(Err(error.to_string()))),
+    };
+    runtime.block_on(async {
+        let cluster = match Cluster::start(config, Env::real()).await {
+            Ok(cluster) => Arc::new(cluster),
+            Err(error) => return drop(started.send(Err(error.to_string()))),
+        };
+        // Nobody waiting any more is the same as being told to stop.
+        if started.send(Ok((cluster.clone(), Handle::current()))).is_ok() {
+            let _ = stopped.await;
+        }
+        if let Some(cluster) = Arc::into_inner(cluster) {
+            cluster.shutdown().await;
+        }
+    });
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.cluster = None;
+        if let Some(stop) = self.stop.take() {
+            // It may have stopped already.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by its own hook.
+            let _ = thread.join();
+        }
+    }
+}

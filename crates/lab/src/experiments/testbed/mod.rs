@@ -1,0 +1,349 @@
+//! The cluster an experiment runs on, with the faults it can have.
+
+#[cfg(feature = "apache")]
+mod apache;
+mod embedded;
+#[cfg(feature = "apache")]
+mod proxy;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use curtail::{
+    Admin, AdminConfig, NewTopic, PartitionDescription, TopicDescription, TopicPartition,
+};
+use curtail_cluster::ClusterConfig;
+use tokio::runtime::Runtime;
+
+#[cfg(feature = "apache")]
+use self::apache::Apache;
+use self::embedded::Embedded;
+use super::{ClusterKind, Setting};
+use crate::perf::{Error, Result, client_runtime};
+
+/// What an experiment needs of its cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Needs {
+    /// Brokers of an embedded cluster. Apache Kafka always has three here.
+    pub(super) brokers: u32,
+    /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
+    pub(super) properties: Vec<(&'static str, String)>,
+    /// Whether brokers are hit, moved or slowed, which a cluster that belongs to somebody does not allow.
+    pub(super) faults: bool,
+    /// The broker that [`Testbed::slow`] is used on, if any.
+    pub(super) slow: Option<i32>,
+}
+
+/// The cluster an experiment runs on. It ends when it is dropped, unless it was there before.
+pub struct Testbed {
+    cluster: Cluster,
+    /// For topics and descriptions. `None` without a cluster.
+    admin: Option<(Runtime, Admin)>,
+}
+
+enum Cluster {
+    None,
+    Embedded(Embedded),
+    #[cfg(feature = "apache")]
+    Apache(Box<Apache>),
+    Foreign(String),
+}
+
+impl Testbed {
+    /// A testbed for an experiment that needs no cluster.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { cluster: Cluster::None, admin: None }
+    }
+
+    /// Starts what the setting asks for.
+    pub(super) fn start(setting: &Setting, needs: &Needs) -> Result<Self> {
+        let cluster = match &setting.cluster {
+            ClusterKind::Embedded => {
+                let mut config =
+                    ClusterConfig { brokers: needs.brokers, ..ClusterConfig::default() };
+                for (name, value) in &needs.properties {
+                    config.set(name, value).map_err(|e| Error::Cluster(e.to_string()))?;
+                }
+                Cluster::Embedded(Embedded::start(config)?)
+            }
+            ClusterKind::Apache => start_apache(needs)?,
+            ClusterKind::Bootstrap(_) if needs.faults => {
+                let text = "this experiment breaks its cluster; run it on `embedded` or `apache`";
+                return Err(Error::Options(text.into()));
+            }
+            ClusterKind::Bootstrap(servers) => Cluster::Foreign(servers.clone()),
+        };
+        let mut testbed = Self { cluster, admin: None };
+        let runtime = client_runtime()?;
+        let context = runtime.enter();
+        let admin = Admin::new(AdminConfig::new(testbed.bootstrap()))?;
+        drop(context);
+        testbed.admin = Some((runtime, admin));
+        Ok(testbed)
+    }
+
+    /// `bootstrap.servers`; empty without a cluster.
+    #[must_use]
+    pub fn bootstrap(&self) -> String {
+        match &self.cluster {
+            Cluster::None => String::new(),
+            Cluster::Embedded(embedded) => embedded.cluster().bootstrap(),
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.bootstrap(),
+            Cluster::Foreign(servers) => servers.clone(),
+        }
+    }
+
+    /// The brokers' ids; empty where they are not known.
+    #[must_use]
+    pub fn broker_ids(&self) -> Vec<i32> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => embedded.cluster().broker_ids(),
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.broker_ids(),
+            Cluster::None | Cluster::Foreign(_) => Vec::new(),
+        }
+    }
+
+    /// The address of one broker.
+    pub(super) fn address(&self, id: i32) -> Result<String> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => embedded
+                .cluster()
+                .broker(id)
+                .map(|broker| broker.addr().to_string())
+                .ok_or_else(|| unknown(id)),
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.address(id),
+            Cluster::None | Cluster::Foreign(_) => Err(unknown(id)),
+        }
+    }
+
+    /// Creates a topic and waits until every partition has a leader and all its replicas in sync, in the eyes of each
+    /// broker.
+    ///
+    /// # Errors
+    /// As the CreateTopics API.
+    pub fn create_topic(&self, name: &str, partitions: i32, replicas: i16) -> Result<()> {
+        let (runtime, admin) = self.admin()?;
+        let new = NewTopic::new(name).partitions(partitions).replication_factor(replicas);
+        runtime.block_on(async {
+            for (_, created) in admin.create_topics(&[new]).await? {
+                created?;
+            }
+            Ok::<_, curtail::Error>(())
+        })?;
+        self.await_healthy(name, usize::try_from(partitions).unwrap_or(0))
+    }
+
+    /// Deletes a topic.
+    ///
+    /// # Errors
+    /// As the DeleteTopics API.
+    pub fn delete_topic(&self, name: &str) -> Result<()> {
+        let (runtime, admin) = self.admin()?;
+        for (_, deleted) in runtime.block_on(admin.delete_topics(&[name]))? {
+            deleted?;
+        }
+        Ok(())
+    }
+
+    /// A topic, as some broker describes it.
+    ///
+    /// # Errors
+    /// As the Metadata API.
+    pub fn describe(&self, topic: &str) -> Result<TopicDescription> {
+        let (runtime, admin) = self.admin()?;
+        describe(runtime, admin, topic)
+    }
+
+    /// Waits until each broker lists every partition with a leader and all its replicas in sync.
+    pub(super) fn await_healthy(&self, topic: &str, partitions: usize) -> Result<()> {
+        let (runtime, any) = self.admin()?;
+        let mut admins = Vec::new();
+        for id in self.broker_ids() {
+            let _context = runtime.enter();
+            admins.push(Admin::new(AdminConfig::new(self.address(id)?))?);
+        }
+        if admins.is_empty() {
+            admins.push(any.clone());
+        }
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        for admin in &admins {
+            loop {
+                let healthy = describe(runtime, admin, topic).is_ok_and(|topic| {
+                    let whole = |p: &PartitionDescription| {
+                        p.leader.is_some() && p.isr.len() == p.replicas.len()
+                    };
+                    topic.partitions.len() == partitions && topic.partitions.iter().all(whole)
+                });
+                if healthy {
+                    break;
+                }
+                if std::time::Instant::now() > deadline {
+                    let text = format!("{topic} has not all its replicas in sync after 60 s");
+                    return Err(Error::Unexpected(text));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    fn admin(&self) -> Result<&(Runtime, Admin)> {
+        self.admin.as_ref().ok_or_else(|| Error::Options("there is no cluster".into()))
+    }
+
+    /// Kills a broker (kill -9).
+    pub(super) fn kill(&self, id: i32) -> Result<()> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => {
+                embedded.cluster().kill(id);
+                Ok(())
+            }
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.kill(id),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Starts a killed broker again and waits until it serves.
+    pub(super) fn restart(&self, id: i32) -> Result<()> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => embedded.restart(id),
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.restart(id),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Stops a broker in its tracks (SIGSTOP).
+    pub(super) fn freeze(&self, id: i32) -> Result<()> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => {
+                embedded.cluster().freeze(id);
+                Ok(())
+            }
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.freeze(id),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Lets a frozen broker go on.
+    pub(super) fn thaw(&self, id: i32) -> Result<()> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => {
+                embedded.cluster().thaw(id);
+                Ok(())
+            }
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.thaw(id),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Makes one broker's answers to produce requests later by so much: an embedded broker waits before each answer
+    /// and, as Kafka does, handles no other request of the connection meanwhile; in front of Apache Kafka's broker a
+    /// proxy holds back everything it says for so long.
+    pub(super) fn slow(&self, id: i32, delay: Duration) -> Result<()> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => {
+                embedded.cluster().delay(Some(id), Some(PRODUCE), delay);
+                Ok(())
+            }
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.slow(id, delay),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// A partition's leader and the next of its in-sync replicas. Embedded only.
+    pub(super) fn next_leader(&self, topic: &str, partition: i32) -> Result<(i32, i32)> {
+        let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
+        let cluster = embedded.cluster();
+        let failed = |reason| Error::Unexpected(format!("{topic}-{partition}: {reason}"));
+        let leader = cluster.leader(topic, partition).map(|(leader, _)| leader);
+        let leader = leader.ok_or_else(|| failed("it has no leader"))?;
+        let in_sync = cluster.isr(topic, partition).unwrap_or_default();
+        let next = next_after(&in_sync, leader);
+        Ok((leader, next.ok_or_else(|| failed("no other replica is in sync"))?))
+    }
+
+    /// Makes an in-sync replica the leader of a partition. Embedded only.
+    pub(super) fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<()> {
+        let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
+        let moved = embedded.cluster().move_leader(topic, partition, to);
+        moved.map_err(|error| Error::Unexpected(format!("{topic}-{partition}: {error}")))
+    }
+
+    /// How late changes of the metadata reach each broker from now on. Embedded only.
+    pub(super) fn set_metadata_delays(&self, delays: &BTreeMap<i32, Duration>) -> Result<()> {
+        let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
+        for (&broker, &delay) in delays {
+            embedded.cluster().set_metadata_delay(broker, delay);
+        }
+        Ok(())
+    }
+
+    /// Makes the next replica the leader of every partition of a topic, all at once, by a reassignment that changes
+    /// only the order of the replicas and an election of the preferred ones. Apache Kafka only.
+    pub(super) fn rotate_leaders(&self, topic: &str) -> Result<()> {
+        let (runtime, admin) = self.admin()?;
+        let described = describe(runtime, admin, topic)?;
+        let partitions: Vec<TopicPartition> =
+            described.partitions.iter().map(|p| TopicPartition::new(topic, p.partition)).collect();
+        let rotated = described.partitions.iter().zip(&partitions).map(|(described, partition)| {
+            let mut replicas = described.replicas.clone();
+            let leads = |id: &i32| Some(*id) == described.leader;
+            let leader = replicas.iter().position(leads).unwrap_or(0);
+            let next = (leader + 1) % replicas.len().max(1);
+            replicas.rotate_left(next);
+            (partition.clone(), replicas)
+        });
+        let rotated: Vec<_> = rotated.collect();
+        runtime.block_on(async {
+            for (_, done) in admin.alter_partition_reassignments(&rotated).await? {
+                done?;
+            }
+            for (_, done) in admin.elect_preferred_leaders(&partitions).await? {
+                done?;
+            }
+            Ok::<_, curtail::Error>(())
+        })?;
+        Ok(())
+    }
+}
+
+/// The key of the Produce API.
+const PRODUCE: i16 = 0;
+
+fn describe(runtime: &Runtime, admin: &Admin, topic: &str) -> Result<TopicDescription> {
+    let described = runtime.block_on(admin.describe_topics(&[topic]))?;
+    let first = described.into_iter().next().map(|(_, described)| described);
+    Ok(first.unwrap_or_else(|| Err(curtail::Error::UnknownTopic(topic.into())))?)
+}
+
+fn next_after(replicas: &[i32], leader: i32) -> Option<i32> {
+    let at = replicas.iter().position(|id| *id == leader)?;
+    let next = replicas[(at + 1) % replicas.len()];
+    (next != leader).then_some(next)
+}
+
+fn unknown(id: i32) -> Error {
+    Error::Options(format!("there is no broker {id} here"))
+}
+
+fn unbreakable() -> Error {
+    Error::Options("this cluster cannot be hit in this way".into())
+}
+
+#[cfg(feature = "apache")]
+fn start_apache(needs: &Needs) -> Result<Cluster> {
+    Ok(Cluster::Apache(Box::new(Apache::start(needs)?)))
+}
+
+#[cfg(not(feature = "apache"))]
+fn start_apache(_: &Needs) -> Result<Cluster> {
+    Err(Error::Options("built without Apache Kafka; build with the feature `apache`".into()))
+}
