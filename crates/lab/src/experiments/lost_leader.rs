@@ -54,7 +54,7 @@ const KEYED_OFF: Arm = Arm {
     properties: OFF,
 };
 
-const OFF: &[(&str, &str)] = &[];
+const OFF: &[(&str, &str)] = &[("curtail.suspicion.enable", "false")];
 
 /// `killed-leader` and `frozen-leader`.
 pub(super) struct LostLeader(pub(super) Fault);
