@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
+    transaction::Enlisted,
 };
 use crate::Error;
 
@@ -41,6 +42,8 @@ pub(super) struct PartitionState {
     pub(super) lane: Option<Arc<Lane>>,
     /// Why the last attempt failed; `None` once a batch was written after it.
     pub(super) last_error: Option<Error>,
+    /// In a transactional producer: the transaction that it last was part of.
+    pub(super) enlisted: Enlisted,
     /// Results of batches that may still be open, oldest first, for flush.
     unresolved: VecDeque<Arc<BatchResult>>,
 }
@@ -53,6 +56,7 @@ impl Partition {
             taken_in: 0,
             lane,
             last_error: None,
+            enlisted: Enlisted::default(),
             unresolved: VecDeque::new(),
         };
         Arc::new(Self { topic, index, state: Mutex::new(state) })
