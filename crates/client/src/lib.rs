@@ -79,7 +79,6 @@ pub use curtail_wire::{
 pub use error::{ConfigError, Error, Result};
 pub use metrics::{BrokerMetrics, Distribution, NamedMetric, ProducerMetrics};
 pub use producer::{
-    ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,
-    OutgoingRecord, Producer, ProducerInterceptor, Timing, Transaction, TransactionalProducer,
+    Delivery, Interceptors, OutgoingHeader, OutgoingRecord, Producer, ProducerInterceptor, Timing,
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};

@@ -6,14 +6,14 @@
 //! * batches leave in the order of their records, and a batch keeps its producer id, epoch and sequence over all
 //!   attempts, so that the broker can tell a repeated one;
 //! * while a batch of the partition waits to be sent again, nothing behind it leaves; and nothing leaves for
-//!   another broker while an answer of the former one is outstanding;
+//!   another broker while a batch is with the former one: each has its answer there or has been given back
+//!   ([`PartitionQueue::retry`]), after which an answer of the former broker must not count any more;
 //! * a sequence that can never be written is not waited for: the partition goes on in the next epoch, and a batch
 //!   of which nobody knows whether it was written under the old epoch is never written under the new one.
 //!
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
 //! ([`PartitionQueue::take`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
-//! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
-//! ([`PartitionQueue::give_up`]).
+//! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]).
 
 use std::{
     collections::VecDeque,
@@ -23,7 +23,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use curtail_wire::{
     compression::Compression,
-    records::{BatchBuilder, ProducerStamp, RecordData, mark_transactional, stamp},
+    records::{BatchBuilder, ProducerStamp, RecordData, stamp},
 };
 
 #[cfg(test)]
@@ -61,11 +61,8 @@ pub enum Idempotence {
     Off,
     /// On, and the broker has not given an identity yet: nothing can leave.
     Pending,
-    /// On, with this identity. Each partition goes on in an epoch of its own after a sequence that was lost.
+    /// On, with this identity.
     As(ProducerIdentity),
-    /// On and in a transaction, with this identity for every partition. A new one starts the sequences anew; a lost
-    /// sequence ends the transaction, and nothing leaves under this identity any more.
-    Transaction(ProducerIdentity),
 }
 
 /// A batch that is complete. `C` is the caller's handle of those who wait for the outcome.
@@ -96,12 +93,6 @@ impl<C> Batch<C> {
     /// Takes the batch apart: the buffer for reuse, and the handle.
     pub fn into_parts(self) -> (Bytes, C) {
         (self.payload, self.completion)
-    }
-
-    /// With which identity it was sent; `None` before it is sent, and without idempotence.
-    pub fn producer(&self) -> Option<ProducerIdentity> {
-        let stamp = self.stamp.filter(|stamp| stamp.producer_id >= 0)?;
-        Some(ProducerIdentity { id: stamp.producer_id, epoch: stamp.producer_epoch })
     }
 
     /// Whether some attempt may have reached the log without an answer.
@@ -181,8 +172,6 @@ pub struct PartitionQueue<C> {
     not_before: Option<Instant>,
     failures: u32,
     next_order: u64,
-    /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
-    given_up: u64,
     numbering: Option<Numbering>,
     /// A batch has been written under the producer's id.
     established: bool,
@@ -220,7 +209,6 @@ impl<C> Default for PartitionQueue<C> {
             not_before: None,
             failures: 0,
             next_order: 0,
-            given_up: 0,
             numbering: None,
             established: false,
         }
@@ -333,15 +321,9 @@ impl<C> PartitionQueue<C> {
         if let Some(at) = self.not_before.filter(|&at| at > now) {
             return Take::At(at);
         }
-        if let Idempotence::Transaction(identity) = idempotence {
-            if self.has_gap_under(identity) {
-                return Take::AfterIdentity;
-            }
-        } else {
-            self.begin_next_epoch();
-            if self.waits_for_next_epoch() {
-                return Take::AfterOutcome;
-            }
+        self.begin_next_epoch();
+        if self.waits_for_next_epoch() {
+            return Take::AfterOutcome;
         }
         let Some(mut batch) = self.again.pop_front().or_else(|| self.sealed.pop_front()) else {
             return self.take_open(policy, idempotence, broker, now);
@@ -377,13 +359,13 @@ impl<C> PartitionQueue<C> {
             return;
         }
         let new = match idempotence {
-            Idempotence::As(identity) | Idempotence::Transaction(identity) => {
-                let anew = Numbering { identity, next_sequence: 0, gap: Gap::None, gap_at: 0 };
-                let numbering = self.numbering.get_or_insert(anew);
-                let is_transactional = matches!(idempotence, Idempotence::Transaction(_));
-                if is_transactional && numbering.identity != identity {
-                    *numbering = anew;
-                }
+            Idempotence::As(identity) => {
+                let numbering = self.numbering.get_or_insert(Numbering {
+                    identity,
+                    next_sequence: 0,
+                    gap: Gap::None,
+                    gap_at: 0,
+                });
                 let base_sequence = numbering.next_sequence;
                 numbering.next_sequence = sequence_after(base_sequence, batch.records);
                 ProducerStamp {
@@ -397,9 +379,6 @@ impl<C> PartitionQueue<C> {
         // A buffer that a socket still holds is copied, never changed under it (compare CVE-2026-35554).
         let payload = std::mem::take(&mut batch.payload);
         let mut bytes = payload.try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
-        if matches!(idempotence, Idempotence::Transaction(_)) {
-            mark_transactional(&mut bytes);
-        }
         stamp(&mut bytes, new);
         batch.payload = bytes.freeze();
         batch.stamp = Some(new);
@@ -408,17 +387,14 @@ impl<C> PartitionQueue<C> {
     /// The outcome of a batch in flight: it is in the log.
     pub fn written(&mut self, batch: &Batch<C>) {
         self.landed(batch.order);
-        if batch.order < self.given_up {
-            return;
-        }
         self.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
         self.failures = 0;
         self.not_before = None;
     }
 
-    /// The outcome of a batch in flight: to be sent again, not before `not_before`. `outcome_unknown` says that
-    /// there was no answer, so that the broker may have written it. A batch that is given back must fail: it
-    /// followed one that is lost, and under the new epoch it could be written twice; or it was given up.
+    /// The outcome of a batch in flight: to be sent again, not before `not_before`, or at once because the leader
+    /// is news. `outcome_unknown` says that there was no answer, so that the broker may have written it. A batch
+    /// that is given back must fail: it followed one that is lost, and under the new epoch it could be written twice.
     #[must_use]
     pub fn retry(
         &mut self,
@@ -426,32 +402,37 @@ impl<C> PartitionQueue<C> {
         outcome_unknown: bool,
         not_before: Option<Instant>,
     ) -> Option<Batch<C>> {
+        let is_first_to_come_back = !self.regrouping;
         self.landed(batch.order);
         batch.outcome_unknown |= outcome_unknown;
-        if batch.order < self.given_up {
-            return Some(batch);
-        }
         if batch.outcome_unknown && self.numbering.is_some_and(|n| n.gap == Gap::Unknown) {
             return Some(batch);
         }
-        self.failures += 1;
-        self.not_before = self.not_before.max(not_before);
+        match not_before {
+            None => self.leader_is_news(),
+            Some(_) => {
+                // Batches that come back together have failed once, not each by itself.
+                self.failures += u32::from(is_first_to_come_back);
+                self.not_before = self.not_before.max(not_before);
+            }
+        }
         self.regrouping = !self.in_flight.is_empty();
         let at = self.again.partition_point(|other| other.order < batch.order);
         self.again.insert(at, batch);
         None
     }
 
-    /// Another broker leads from now on: what waits to be sent again to the former one need not wait any more.
-    pub fn led_by_another(&mut self) {
+    /// There is a leader that has not been tried: nothing waits for the end of a back-off (KIP-951).
+    pub fn leader_is_news(&mut self) {
         self.not_before = None;
+        self.failures = 0;
     }
 
     /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
     /// that must fail with it, because under a new epoch they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
         self.landed(batch.order);
-        if batch.producer().is_none() || batch.order < self.given_up {
+        if batch.stamp.is_none_or(|s| s.producer_id < 0) {
             return Vec::new();
         }
         if let Some(numbering) = &mut self.numbering {
@@ -504,7 +485,7 @@ impl<C> PartitionQueue<C> {
             && self.again.front().is_none_or(|other| other.order > batch.order)
     }
 
-    /// Failures in a row since the last batch was written.
+    /// Failures in a row since the last batch was written or the leader changed.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -555,18 +536,6 @@ impl<C> PartitionQueue<C> {
         self.again.drain(..).chain(self.sealed.drain(..)).collect()
     }
 
-    /// Takes out everything that is not in flight and forgets what is: its transaction ends without it. The owner
-    /// of a batch in flight still reports its outcome, which changes nothing here any more.
-    pub fn give_up(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
-        let unsent = self.abandon(policy);
-        self.given_up = self.next_order;
-        self.in_flight.clear();
-        self.regrouping = false;
-        self.not_before = None;
-        self.failures = 0;
-        unsent
-    }
-
     fn landed(&mut self, order: u64) {
         self.in_flight.retain(|&other| other != order);
         if self.in_flight.is_empty() {
@@ -578,19 +547,7 @@ impl<C> PartitionQueue<C> {
     /// first, and if that is the second batch, because the first was refused, the first can never be written. So
     /// one batch goes alone until it is written.
     fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
-        match idempotence {
-            Idempotence::Off | Idempotence::Pending => false,
-            Idempotence::As(_) => !self.established,
-            // A new epoch is known to the broker as soon as the id is; a new id is not.
-            Idempotence::Transaction(identity) => {
-                !self.established || self.numbering.is_some_and(|n| n.identity.id != identity.id)
-            }
-        }
-    }
-
-    /// Whether a sequence was lost under this identity, so that what follows it can never be written.
-    fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
-        self.numbering.is_some_and(|n| n.identity == identity && n.gap != Gap::None)
+        matches!(idempotence, Idempotence::As(_)) && !self.established
     }
 
     /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.

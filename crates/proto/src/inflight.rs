@@ -86,6 +86,11 @@ impl<T> InFlight<T> {
         self.waiting.iter().map(|w| &w.request)
     }
 
+    /// The requests without an answer, oldest first, for change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.waiting.iter_mut().map(|w| &mut w.request)
+    }
+
     /// Everything unanswered, oldest first, when the connection is lost or given up.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.waiting.drain(..).map(|w| w.request)

@@ -4,7 +4,10 @@
 //! update costs the size of the change (KAFKA-16259). The leader epoch of a partition never goes back while its
 //! topic id stays the same: neither a stale Metadata answer nor a late hint can undo newer knowledge (KIP-951).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use curtail_wire::{
     ErrorCode, Uuid,
@@ -86,10 +89,15 @@ pub struct Hint {
     pub leader: Leader,
 }
 
+/// Elections that a hint may be ahead. Epochs never go back, so a hint far off would pin its leader for ever; a client
+/// that has really missed so many learns of them from Metadata.
+const MAX_HINT_ADVANCE: i64 = 1000;
+
 /// What an update changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Topics that are new or have other leaders, another id or other partitions.
+    /// Topics that are new or have other leaders, another id or other partitions, or a leader whose address was not
+    /// known before.
     pub topics: Vec<Arc<str>>,
     /// Topics the cluster answered an error for.
     pub errors: Vec<(Arc<str>, ErrorCode)>,
@@ -160,6 +168,11 @@ impl Snapshot {
                 changes.topics.push(name);
             }
         }
+        if changes.nodes {
+            let seen: BTreeSet<Arc<str>> = changes.topics.iter().cloned().collect();
+            let reachable = next.topics_led_by(|id| !self.nodes.contains_key(&id));
+            changes.topics.extend(reachable.into_iter().filter(|name| !seen.contains(name)));
+        }
         (next, changes)
     }
 
@@ -189,6 +202,16 @@ impl Snapshot {
         }
     }
 
+    /// Topics with a leader among the brokers that are `new`: nobody could be sent to it before.
+    fn topics_led_by(&self, new: impl Fn(i32) -> bool) -> Vec<Arc<str>> {
+        let new: BTreeSet<i32> = self.nodes.keys().copied().filter(|&id| new(id)).collect();
+        if new.is_empty() {
+            return Vec::new();
+        }
+        let is_led = |topic: &Arc<Topic>| topic.leaders.iter().any(|l| new.contains(&l.id));
+        self.topics.values().filter(|topic| is_led(topic)).map(|topic| topic.name.clone()).collect()
+    }
+
     fn apply_topic(&mut self, answered: &MetadataTopic, changes: &mut Changes) {
         let Some(name) = answered.name.as_deref() else { return };
         let known = self.topics.get(name).cloned();
@@ -215,8 +238,8 @@ impl Snapshot {
         changes.topics.push(name);
     }
 
-    /// Takes the leaders in that error answers named, all in one step. Only a hint with a newer epoch counts;
-    /// the rest is left out of the answer.
+    /// Takes the leaders in that error answers named, all in one step. Only a hint with a newer epoch counts, and
+    /// only one that is not absurdly newer; the rest is left out of the answer.
     pub fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> (Self, Vec<Hint>) {
         let mut taken = Vec::new();
         let mut next = self.clone();
@@ -224,7 +247,8 @@ impl Snapshot {
             let Ok(index) = usize::try_from(hint.partition) else { continue };
             let Some(topic) = next.topics.get_mut(&hint.topic) else { continue };
             let Some(known) = topic.leaders.get(index) else { continue };
-            if hint.leader.id < 0 || hint.leader.epoch <= known.epoch {
+            let advance = i64::from(hint.leader.epoch) - i64::from(known.epoch);
+            if hint.leader.id < 0 || !(1..=MAX_HINT_ADVANCE).contains(&advance) {
                 continue;
             }
             Arc::make_mut(topic).leaders[index] = hint.leader;
@@ -240,7 +264,9 @@ impl Snapshot {
     }
 }
 
-/// The answered leaders, except where the known one has a newer epoch of the same topic.
+/// The answered leaders, except where the known one has a newer epoch of the same topic. A partition without an epoch
+/// in the answer, or left out of it, is no newer than one whose epoch is known: brokers that once told epochs do not
+/// stop telling them.
 fn merged_leaders(answered: &MetadataTopic, known: Option<&Topic>) -> Box<[Leader]> {
     let known = known.filter(|t| t.id == answered.topic_id || t.id == Uuid::ZERO);
     let mut leaders = vec![Leader::NONE; answered.partitions.len()].into_boxed_slice();
@@ -255,7 +281,7 @@ fn merged_leaders(answered: &MetadataTopic, known: Option<&Topic>) -> Box<[Leade
     }
     if let Some(known) = known {
         for (slot, old) in leaders.iter_mut().zip(&known.leaders) {
-            if old.epoch > slot.epoch && slot.epoch >= 0 {
+            if old.epoch > slot.epoch {
                 *slot = *old;
             }
         }

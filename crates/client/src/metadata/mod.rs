@@ -129,7 +129,6 @@ impl MetadataHandle {
 
     /// As [`Self::request_refresh`], asking another broker than `broker`, which is suspected to hang or to be cut
     /// off. Only where no other broker answers is that one asked.
-    #[allow(dead_code, reason = "for whoever suspects a broker")]
     pub(crate) fn request_refresh_avoiding(&self, topic: Option<&str>, broker: i32) {
         self.shared.wanted.lock().avoid.insert(broker);
         self.request_refresh(topic);

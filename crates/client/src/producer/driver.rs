@@ -1,6 +1,7 @@
 //! The task of one lane: connects, reads answers, writes what is ready, keeps the deadlines.
 
 use std::{
+    collections::BTreeSet,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{Arc, Weak},
@@ -32,6 +33,9 @@ use crate::{
     conn::{Connection, Parts, READ_HINT, connection_error, frame_error, protocol_error},
 };
 
+/// While a broker cannot be reached, the leaders of what waits for it are looked up this often.
+const LOOKUP_PAUSE: Duration = Duration::from_millis(100);
+
 /// Answers handled before other tasks get a turn.
 const ANSWERS_A_TURN: usize = 32;
 
@@ -40,7 +44,8 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
     let mut failures = 0;
     loop {
         let Some(strong) = shared.upgrade() else { return };
-        match connect(&lane, &strong).await {
+        let connected = looking_elsewhere(&lane, &shared, connect(&lane, &strong)).await;
+        match connected {
             Ok(mut session) => {
                 strong.progress.notify_waiters();
                 lane.stats.connected();
@@ -48,7 +53,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.stats.disconnected();
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 lane.health.set(Trouble::Unreachable);
-                settle::connection_lost(&strong, lane.take_down(), &error);
+                settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
                 give_up_late(&lane, &strong, &error);
                 // A connection that has worked is replaced at once. A broker that only shakes hands is not called
                 // without a pause.
@@ -67,8 +72,43 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 Backoff { initial: common.reconnect_backoff, max: common.reconnect_backoff_max };
             let pause = backoff.after(failures, strong.env.entropy.unit());
             drop(strong);
-            sleep(pause).await;
+            let pause = async {
+                tokio::select! {
+                    biased;
+                    () = lane.work_expected() => {}
+                    () = sleep(pause) => {}
+                }
+            };
+            looking_elsewhere(&lane, &shared, pause).await;
         }
+    }
+}
+
+/// Waits for `step`. If the broker is in trouble meanwhile, the leaders of what waits here are looked up again and
+/// again: they may be others by now.
+async fn looking_elsewhere<S: Future>(lane: &Lane, shared: &Weak<Shared>, step: S) -> S::Output {
+    let mut step = pin!(step);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut step => return done,
+            () = sleep(LOOKUP_PAUSE) => {}
+        }
+        if lane.health.is_fine() {
+            continue;
+        }
+        if let Some(shared) = shared.upgrade() {
+            look_up(lane, &shared);
+        }
+    }
+}
+
+/// Has the leaders of what waits here looked up through another broker.
+fn look_up(lane: &Lane, shared: &Shared) {
+    let topics: BTreeSet<Arc<str>> =
+        lane.waiting().into_iter().map(|partition| partition.topic.clone()).collect();
+    for topic in topics {
+        shared.metadata.request_refresh_avoiding(Some(&topic), lane.broker);
     }
 }
 
@@ -76,8 +116,8 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
 fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     for partition in lane.waiting() {
         shared.expire(&partition, Some(error));
-        shared.metadata.request_refresh(Some(&partition.topic));
     }
+    look_up(lane, shared);
     // The next connection may take longer to open than what waits for it has.
     shared.stranded.notify_one();
 }
@@ -105,7 +145,17 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version)));
     lane.health.set(Trouble::Fine);
     let timer = Box::pin(sleep_until(Instant::now()));
-    Ok(Session { socket, splitter, peer, proven: false, timer })
+    Ok(Session { socket, splitter, peer, version, proven: false, timer })
+}
+
+/// The broker asks for a pause, which it would otherwise take itself (KIP-219). No answer makes us silent for longer
+/// than a request may take.
+fn throttle(lane: &Lane, shared: &Shared, asked: Duration) {
+    lane.stats.throttled(asked);
+    let now = Instant::now().into_std();
+    if let Link::Up(up) = &mut *lane.link() {
+        up.mute(asked.min(shared.config.common.request_timeout), now);
+    }
 }
 
 /// The reading side of an open connection, and its timer.
@@ -113,6 +163,7 @@ struct Session {
     socket: Arc<dyn Socket>,
     splitter: FrameSplitter,
     peer: Arc<str>,
+    version: i16,
     /// Whether the broker has answered a request.
     proven: bool,
     timer: Pin<Box<Sleep>>,
@@ -125,6 +176,9 @@ impl Session {
         lane.register(cx.waker());
         loop {
             if let Err(error) = self.poll_answers(cx, lane, shared) {
+                return Poll::Ready(error);
+            }
+            if let Err(error) = self.follow_leaders(lane, shared) {
                 return Poll::Ready(error);
             }
             if let Err(error) = self.poll_writes(cx, lane, shared) {
@@ -171,22 +225,40 @@ impl Session {
             }
             Link::Down => return Err(Error::Closed),
         };
-        let answer = header::response_body(frame, ApiKey::PRODUCE, request.version)
-            .and_then(|body| ProduceResponse::decode(request.version, &body));
+        let answer = header::response_body(frame, ApiKey::PRODUCE, self.version)
+            .and_then(|body| ProduceResponse::decode(self.version, &body));
         match answer {
             Ok(answer) => {
                 self.proven = true;
                 let pause = u64::try_from(answer.throttle_time_ms).unwrap_or(0);
-                lane.stats.throttled(Duration::from_millis(pause));
+                if pause > 0 {
+                    throttle(lane, shared, Duration::from_millis(pause));
+                }
                 settle::answered(shared, request, &answer);
                 Ok(())
             }
             Err(error) => {
                 let error = broken(error.to_string());
-                settle::connection_lost(shared, vec![request], &error);
+                settle::connection_lost(shared, lane.broker, vec![request], &error);
                 Err(error)
             }
         }
+    }
+
+    /// Sends what is with a broker that keeps silent to the leaders that have replaced it. When nothing is left to
+    /// wait for, the connection is given up: after what it has not answered, nothing would get an answer.
+    fn follow_leaders(&self, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
+        let (moved, is_useless) = match &mut *lane.link() {
+            Link::Up(up) => (lane.take_moved(up, shared.config.retries), up.awaits_nothing()),
+            Link::Down => return Ok(()),
+        };
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let reason = "no answer, and the partition has another leader by now";
+        let cause = connection_error(&self.peer, reason);
+        settle::follow_leader(shared, moved, &cause);
+        if is_useless { Err(cause) } else { Ok(()) }
     }
 
     fn poll_writes(
@@ -244,7 +316,7 @@ impl Session {
             Link::Down => (false, None),
         };
         for topic in late.unwrap_or_default() {
-            shared.metadata.request_refresh(Some(&topic));
+            shared.metadata.request_refresh_avoiding(Some(&topic), lane.broker);
         }
         if overdue {
             for partition in lane.waiting() {

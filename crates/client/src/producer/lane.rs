@@ -16,6 +16,7 @@ use curtail_net::Socket;
 use curtail_proto::{
     accumulator::{Batch, Readiness, Take},
     inflight::InFlight,
+    metadata::Leader,
     pipelining::Pipelining,
     suspicion::{AnswerTime, Health, Suspicion, Trouble},
 };
@@ -24,7 +25,7 @@ use curtail_wire::{
     produce::{OutBatch, RequestHead},
 };
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     delivery::Completion,
@@ -58,6 +59,8 @@ pub(super) struct Lane {
     work: Mutex<Work>,
     link: Mutex<Link>,
     driver: Mutex<Option<Waker>>,
+    /// Told when partitions have come to this broker: reason enough to dial it without delay.
+    expected: Notify,
 }
 
 /// Partitions with something to send, now or later.
@@ -93,6 +96,8 @@ pub(super) struct Up {
     /// Requests with acks=0 whose bytes are still among `outgoing`.
     unanswered: Vec<Request>,
     glue: BytesMut,
+    /// Nothing is sent before this, because the broker has asked for it (KIP-219).
+    muted_until: Option<StdInstant>,
     /// Set while the oldest request is unusually late.
     late: Option<Late>,
     /// When the driver's timer will fire; a caller that needs it earlier wakes the driver.
@@ -114,8 +119,6 @@ pub(super) struct Request {
     pub(super) written: Instant,
     /// Requests in flight when it was written.
     pub(super) ahead: usize,
-    /// Version it was written in, and is answered in.
-    pub(super) version: i16,
 }
 
 /// A batch on its way.
@@ -125,6 +128,8 @@ pub(super) struct Sent {
     pub(super) partition: Arc<Partition>,
     pub(super) batch: Batch<Completion>,
     pub(super) topic_id: Uuid,
+    /// Whom it was sent to.
+    pub(super) leader: Leader,
 }
 
 impl Sent {
@@ -155,9 +160,29 @@ impl Up {
             writing_since: None,
             unanswered: Vec::new(),
             glue: BytesMut::new(),
+            muted_until: None,
             late: None,
             armed: None,
         }
+    }
+
+    /// Sends nothing for the time that the broker has asked for.
+    pub(super) fn mute(&mut self, throttle: Duration, now: StdInstant) {
+        if !throttle.is_zero() {
+            self.muted_until = self.muted_until.max(Some(now + throttle));
+        }
+    }
+
+    fn is_muted(&mut self, now: StdInstant) -> bool {
+        if self.muted_until.is_some_and(|until| until <= now) {
+            self.muted_until = None;
+        }
+        self.muted_until.is_some()
+    }
+
+    /// Whether no answer can bring anything any more.
+    pub(super) fn awaits_nothing(&self) -> bool {
+        self.in_flight.iter().all(|request| request.batches.is_empty())
     }
 
     /// Topics of the requests without an answer.
@@ -217,6 +242,7 @@ impl Lane {
             work: Mutex::default(),
             link: Mutex::new(Link::Down),
             driver: Mutex::default(),
+            expected: Notify::new(),
         })
     }
 
@@ -277,7 +303,7 @@ impl Lane {
             for request in up.unanswered.drain(..) {
                 super::settle::written_without_answer(shared, request);
             }
-            if up.in_flight.len() >= self.max_in_flight {
+            if up.in_flight.len() >= self.max_in_flight || up.is_muted(Instant::now().into_std()) {
                 return Ok(Pumped::Done);
             }
             if self.waits_for_answer(up, shared) {
@@ -316,6 +342,7 @@ impl Lane {
     /// Takes one batch from each ready partition, up to `max.request.size`.
     fn collect(self: &Arc<Self>, shared: &Shared) -> Vec<Sent> {
         let now = Instant::now().into_std();
+        let idempotence = shared.idempotence();
         let topics = shared.topics.load();
         let mut batches: Vec<Sent> = Vec::new();
         let mut bytes = 0;
@@ -346,11 +373,11 @@ impl Lane {
                 work.ready.push_front(partition);
                 break;
             }
-            let idempotence = shared.identity.stamps(&partition, &mut state);
             match state.queue.take(&shared.policy, idempotence, self.broker, now) {
                 Take::Batch(batch) => {
                     bytes += batch.payload().len();
                     let more = !state.queue.is_drained();
+                    let leader = state.leader;
                     state.taken_in = turn;
                     state.place = if more { Place::Ready } else { Place::Idle };
                     drop(state);
@@ -359,7 +386,7 @@ impl Lane {
                     }
                     let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
                     let stats = self.stats.clone();
-                    batches.push(Sent { stats, partition, batch, topic_id });
+                    batches.push(Sent { stats, partition, batch, topic_id, leader });
                 }
                 Take::At(at) => {
                     state.place = Place::Timed;
@@ -391,12 +418,11 @@ impl Lane {
             })
             .collect();
         let timeout = config.common.request_timeout;
-        let (transactional_id, version) = shared.identity.head(up.version);
         let head = RequestHead {
-            version,
+            version: up.version,
             correlation_id: up.in_flight.next_correlation_id(),
             client_id: Some(&config.common.client_id),
-            transactional_id,
+            transactional_id: None,
             acks: config.acks.code(),
             timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
         };
@@ -414,7 +440,7 @@ impl Lane {
         });
         let ahead = up.in_flight.len();
         up.pipelining.sent(ahead);
-        let request = Request { batches, written, ahead, version };
+        let request = Request { batches, written, ahead };
         if config.acks == Acks::None {
             // Kafka sends no answer; what the socket has taken is all there is to know.
             up.unanswered.push(request);
@@ -472,7 +498,13 @@ impl Lane {
             // What becomes due has to wait for an answer.
             return answer;
         }
-        let due = self.work.lock().timed.first_key_value().map(|((at, _), _)| *at);
+        let work = self.work.lock();
+        let due = work.timed.first_key_value().map(|((at, _), _)| *at);
+        let due = match up.muted_until {
+            Some(until) if work.ready.is_empty() => due.map(|due| due.max(until)),
+            Some(until) => Some(until),
+            None => due,
+        };
         earlier(answer, due)
     }
 
@@ -523,6 +555,34 @@ impl Lane {
     pub(super) fn waiting(&self) -> Vec<Arc<Partition>> {
         let work = self.work.lock();
         work.ready.iter().chain(work.timed.values()).cloned().collect()
+    }
+
+    /// While the broker is suspected: takes the batches of partitions that another broker leads by now out of the
+    /// requests in flight, oldest first. Their answers, should they still come, count for nothing.
+    ///
+    /// Every batch of such a partition that is in flight is in one of these requests, so the whole train moves, and
+    /// the partition is free to send to its new leader. A batch that has no attempt left stays.
+    pub(super) fn take_moved(self: &Arc<Self>, up: &mut Up, retries: u32) -> Vec<Sent> {
+        if up.late.is_none() {
+            return Vec::new();
+        }
+        let moved_on = |sent: &mut Sent| {
+            let state = sent.partition.state.lock();
+            let elsewhere = state.lane.as_ref().is_some_and(|lane| !Arc::ptr_eq(lane, self));
+            elsewhere && sent.batch.attempts <= retries
+        };
+        let requests = up.in_flight.iter_mut();
+        requests.flat_map(|request| request.batches.extract_if(.., moved_on)).collect()
+    }
+
+    /// Dials now if the driver pauses before it tries again.
+    pub(super) fn expect_work(&self) {
+        self.expected.notify_one();
+    }
+
+    /// Waits for [`Self::expect_work`].
+    pub(super) async fn work_expected(&self) {
+        self.expected.notified().await;
     }
 
     /// Gives the connection up; what was in flight comes back, oldest first.

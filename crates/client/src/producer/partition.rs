@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use curtail_proto::accumulator::PartitionQueue;
+use curtail_proto::{accumulator::PartitionQueue, metadata::Leader};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
 use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
-    transaction::Enlisted,
 };
 use crate::Error;
 
@@ -38,12 +37,12 @@ pub(super) struct PartitionState {
     pub(super) place: Place,
     /// The turn in which a batch was last taken; see [`super::shared::Shared::next_turn`].
     pub(super) taken_in: u64,
+    /// The leader, as last heard.
+    pub(super) leader: Leader,
     /// The lane of the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
     /// Why the last attempt failed; `None` once a batch was written after it.
     pub(super) last_error: Option<Error>,
-    /// In a transactional producer: the transaction that it last was part of.
-    pub(super) enlisted: Enlisted,
     /// Results of batches that may still be open, oldest first, for flush.
     unresolved: VecDeque<Arc<BatchResult>>,
 }
@@ -54,9 +53,9 @@ impl Partition {
             queue: PartitionQueue::default(),
             place: Place::Idle,
             taken_in: 0,
+            leader: Leader::NONE,
             lane,
             last_error: None,
-            enlisted: Enlisted::default(),
             unresolved: VecDeque::new(),
         };
         Arc::new(Self { topic, index, state: Mutex::new(state) })
@@ -72,6 +71,16 @@ impl PartitionState {
         let result = BatchResult::new(partition.topic.clone(), partition.index);
         self.unresolved.push_back(result.clone());
         result
+    }
+
+    /// Whether there is a leader that is news to a batch sent to `former`: only then it is sent again at once. A
+    /// newer epoch is news, even of the same broker; the same epoch is not (KIP-951). Where brokers tell no epochs,
+    /// another broker is.
+    pub(super) fn is_led_anew_since(&self, former: Leader) -> bool {
+        let known = former.epoch >= 0 && self.leader.epoch >= 0;
+        let anew =
+            if known { self.leader.epoch > former.epoch } else { self.leader.id != former.id };
+        anew && self.lane.is_some()
     }
 
     /// Results without an outcome.

@@ -7,10 +7,7 @@ use curtail_proto::{
     classify::{Context, Verdict, classify, may_have_been_written},
     metadata::{Hint, Leader, Node},
 };
-use curtail_wire::{
-    ErrorCode,
-    produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse},
-};
+use curtail_wire::produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse};
 use tokio::time::Instant;
 
 use super::{
@@ -38,14 +35,25 @@ pub(super) fn answered(shared: &Shared, request: Request, answer: &ProduceRespon
     }
 }
 
-/// Settles requests whose connection is gone: nobody knows whether they were written.
-pub(super) fn connection_lost(shared: &Shared, requests: Vec<Request>, cause: &Error) {
+/// Settles requests whose connection to `broker` is gone: nobody knows whether they were written.
+pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Request>, cause: &Error) {
     let mut asked: Option<Arc<str>> = None;
     for sent in requests.into_iter().flat_map(|request| request.batches) {
         if asked.as_ref() != Some(&sent.partition.topic) {
-            shared.metadata.request_refresh(Some(&sent.partition.topic));
+            shared.metadata.request_refresh_avoiding(Some(&sent.partition.topic), broker);
             asked = Some(sent.partition.topic.clone());
         }
+        lost(shared, sent, cause.clone(), true);
+    }
+}
+
+/// Settles batches whose partition has a new leader while the former one keeps silent: they follow it, with the
+/// numbers they have, so that the new leader can tell those that it has already.
+///
+/// Without idempotence nobody can tell, and what the former leader had written is written twice. That is what any
+/// retry without an answer means there, here as in Java, only sooner than after `request.timeout.ms`.
+pub(super) fn follow_leader(shared: &Shared, moved: Vec<Sent>, cause: &Error) {
+    for sent in moved {
         lost(shared, sent, cause.clone(), true);
     }
 }
@@ -182,19 +190,15 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     if sent.batch.attempts > shared.config.retries {
         return fail(shared, sent, &cause, unknown);
     }
-    let Sent { stats, partition, batch, .. } = sent;
+    let Sent { stats, partition, batch, leader: former, .. } = sent;
     stats.batch_retried(batch.records);
-    let snapshot = shared.metadata.snapshot();
-    let leader = snapshot.leader(&partition.topic, partition.index);
     let mut state = partition.state.lock();
+    let leader = state.leader;
     // A leader that is news is asked at once; the same one again only after a pause (KIP-951).
-    let moved = shared.config.leader_discovery != LeaderDiscovery::RefreshAndBackOff
-        && state.lane.as_ref().is_some_and(|lane| lane.broker == leader.id)
-        && state.queue.sent_to() != leader.id;
+    let moved = shared.may_retry_at_once() && state.is_led_anew_since(former);
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;
-        let backoff = if is_concurrent(&cause) { shared.backoff.soon() } else { shared.backoff };
-        (now + backoff.after(failures, shared.env.entropy.unit())).into_std()
+        (now + shared.backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
@@ -206,19 +210,12 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     if let Some(batch) = refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));
-        shared.identity.batch_fails(&batch, &cause);
         batch.into_parts().1.fail(cause, true);
     }
 }
 
-/// Whether the transaction before is not quite finished: a matter of milliseconds.
-fn is_concurrent(cause: &Error) -> bool {
-    matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
-}
-
 fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
     let Sent { stats, partition, batch, .. } = sent;
-    shared.identity.batch_fails(&batch, cause);
     let mut state = partition.state.lock();
     let lost = state.queue.fail(&batch, unknown);
     resubmit(state, &partition);

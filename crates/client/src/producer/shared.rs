@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasherDefault, DefaultHasher},
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_proto::{
-    accumulator::{BatchPolicy, ProducerIdentity, Readiness},
+    accumulator::{BatchPolicy, Idempotence, ProducerIdentity, Readiness},
     backoff::Backoff,
     metadata::{Snapshot, Topic},
     partitioner::Sticky,
@@ -28,9 +28,7 @@ use tokio::{
 
 use super::{
     delivery::BatchResult,
-    driver,
-    identity::Identity,
-    interceptor,
+    driver, interceptor,
     lane::Lane,
     memory::Memory,
     partition::{Partition, Place},
@@ -65,7 +63,7 @@ pub(super) struct Shared {
     pub(super) topics: ArcSwap<Topics>,
     /// Those who change `topics` and `lanes` take turns.
     lanes: Mutex<Lanes>,
-    pub(super) identity: Identity,
+    identity: OnceLock<ProducerIdentity>,
     /// Told whenever a lane has connected or the identity has arrived.
     pub(super) progress: Notify,
     /// Told when a partition has lost its leader, or a lane its connection.
@@ -114,7 +112,7 @@ impl Shared {
             outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
             lanes: Mutex::default(),
-            identity: Identity::new(&config),
+            identity: OnceLock::new(),
             progress: Notify::new(),
             stranded: Notify::new(),
             turns: AtomicU64::new(0),
@@ -130,6 +128,14 @@ impl Shared {
     /// A number that no other turn of collecting a request has, in whatever lane.
     pub(super) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether batches are numbered, and by whom.
+    pub(super) fn idempotence(&self) -> Idempotence {
+        if !self.config.idempotence {
+            return Idempotence::Off;
+        }
+        self.identity.get().map_or(Idempotence::Pending, |&identity| Idempotence::As(identity))
     }
 
     /// The topic, fetched if need be.
@@ -197,6 +203,11 @@ impl Shared {
         Ok(state)
     }
 
+    /// Whether a leader that is news is asked at once, and not after the back-off that is under way (KIP-951).
+    pub(super) fn may_retry_at_once(&self) -> bool {
+        self.config.leader_discovery != LeaderDiscovery::RefreshAndBackOff
+    }
+
     /// Gives every partition of the topic the lane of its leader.
     fn rehome(&self, lanes: &mut Lanes, snapshot: &Snapshot, topic: &TopicState) {
         for partition in &topic.partitions {
@@ -204,31 +215,49 @@ impl Shared {
             let lane = (leader.id >= 0 && snapshot.node(leader.id).is_some())
                 .then(|| self.lane(lanes, leader.id));
             let mut state = partition.state.lock();
+            let newer = leader.epoch > state.leader.epoch && leader.id >= 0;
+            let elected = newer && self.may_retry_at_once();
+            if elected {
+                state.queue.leader_is_news();
+            }
+            state.leader = leader;
             let same = match (&state.lane, &lane) {
                 (Some(old), Some(new)) => Arc::ptr_eq(old, new),
                 (None, None) => true,
                 _ => false,
             };
             if same {
+                if elected && state.place == Place::Timed && state.queue.has_complete(&self.policy)
+                {
+                    // It no longer backs off; its entry among the timed ones no longer counts.
+                    state.place = Place::Idle;
+                    resubmit(state, partition);
+                }
                 continue;
             }
-            state.lane.clone_from(&lane);
-            if lane.is_some() && self.config.leader_discovery != LeaderDiscovery::RefreshAndBackOff
-            {
-                state.queue.led_by_another();
+            if lane.is_some() && self.may_retry_at_once() {
+                state.queue.leader_is_news();
             }
+            let former = std::mem::replace(&mut state.lane, lane.clone());
             // Entries in the former lane's lists no longer count.
             state.place = Place::Idle;
             if lane.is_none() {
                 self.stranded.notify_one();
             }
-            let waiting = lane.filter(|_| !state.queue.is_drained());
+            let waiting = lane.clone().filter(|_| !state.queue.is_drained());
             if waiting.is_some() {
                 state.place = Place::Ready;
             }
             drop(state);
+            if let Some(lane) = lane {
+                lane.expect_work();
+            }
             if let Some(lane) = waiting {
                 lane.submit(partition, Readiness::Now);
+            }
+            if let Some(former) = former.filter(|former| !former.health.is_fine()) {
+                // What is with a silent broker follows the leader; the driver sees to it.
+                former.wake();
             }
         }
     }
@@ -245,7 +274,7 @@ impl Shared {
     }
 
     fn spawn_tasks(&self, lanes: &mut Lanes) {
-        if self.identity.is_awaited() {
+        if self.config.idempotence {
             let task = tokio::spawn(obtain_identity(self.me.clone()));
             lanes.tasks.push(task.abort_handle());
         }
@@ -262,7 +291,7 @@ impl Shared {
             progress.as_mut().enable();
             let connected =
                 self.lanes.lock().by_broker.values().all(|(lane, _)| lane.is_connected());
-            if connected && !self.identity.is_awaited() {
+            if connected && self.idempotence() != Idempotence::Pending {
                 return;
             }
             progress.await;
@@ -317,7 +346,6 @@ impl Shared {
         let last = last.cloned().or_else(|| state.last_error.clone());
         let mut lost = Vec::new();
         for batch in &expired {
-            self.identity.batch_fails(batch, &self.delivery_timeout(last.as_ref()));
             lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
         }
         drop(state);
@@ -327,29 +355,6 @@ impl Shared {
             let (_, completion) = batch.into_parts();
             completion.fail(self.delivery_timeout(last.as_ref()), unknown);
         }
-    }
-
-    /// Fails everything that is not in flight, at the end of a transaction, and gives the results of what is.
-    pub(super) fn give_up(&self, cause: &Error) -> Vec<Arc<BatchResult>> {
-        let mut in_flight = Vec::new();
-        for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
-            let mut state = partition.state.lock();
-            let unsent = state.queue.give_up(&self.policy);
-            drop(state);
-            for batch in unsent {
-                // One that was sent before leaves a gap in its partition's sequence.
-                if batch.producer().is_some() {
-                    self.identity.batch_fails(&batch, cause);
-                }
-                self.stats.record_errors.add(u64::from(batch.records));
-                let unknown = batch.outcome_unknown();
-                let (payload, completion) = batch.into_parts();
-                completion.fail(cause.clone(), unknown);
-                self.memory.recycle(payload);
-            }
-            in_flight.extend(partition.state.lock().unresolved());
-        }
-        in_flight
     }
 
     pub(super) fn delivery_timeout(&self, last: Option<&Error>) -> Error {
@@ -398,7 +403,7 @@ impl Shared {
 
     /// Partitions that no driver looks after: without a leader, or its connection, or a producer id.
     fn stranded_partitions(&self) -> Vec<Arc<Partition>> {
-        let pending = self.identity.may_hold_back();
+        let pending = self.idempotence() == Idempotence::Pending;
         let topics = self.topics.load();
         let partitions = topics.values().flat_map(|topic| topic.partitions.iter());
         let stranded = partitions.filter(|partition| {
@@ -445,7 +450,7 @@ async fn obtain_identity(shared: Weak<Shared>) {
         let Some(strong) = shared.upgrade() else { return };
         match init_producer_id(&strong).await {
             Ok(identity) => {
-                strong.identity.arrived(identity);
+                let _ = strong.identity.set(identity);
                 strong.progress.notify_waiters();
                 for partition in
                     strong.topics.load().values().flat_map(|topic| topic.partitions.iter())

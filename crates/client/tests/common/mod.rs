@@ -95,6 +95,21 @@ impl Backend {
         }
     }
 
+    /// Stops a broker without closing anything: it neither answers nor fails.
+    pub(crate) fn freeze(&self, id: i32) {
+        match self {
+            Self::Embedded(cluster) => cluster.freeze(id),
+            Self::Apache(cluster) => cluster.freeze(id as usize - 1).expect("it was running"),
+        }
+    }
+
+    pub(crate) fn thaw(&self, id: i32) {
+        match self {
+            Self::Embedded(cluster) => cluster.thaw(id),
+            Self::Apache(cluster) => cluster.thaw(id as usize - 1).expect("it was frozen"),
+        }
+    }
+
     pub(crate) async fn restart(&self, id: i32) {
         match self {
             Self::Embedded(cluster) => cluster.restart(id).await.expect("the broker starts again"),

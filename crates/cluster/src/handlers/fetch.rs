@@ -4,8 +4,8 @@
 //!   watermark (consumers); an error, a diverging epoch or a session without a place for waiting answers at once.
 //! - Sessions (KIP-227) from version 7: an incremental answer has only partitions with news.
 //! - Leader epochs are checked from version 9, the epoch of the reader's last record from 12 (KIP-595).
-//! - From version 12 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader, from 16 with its address
-//!   (KIP-951); from 13 topics go by id.
+//! - From version 13 topics go by id; from 16 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
+//!   address (KIP-951). The field is there from version 12, but Kafka leaves it empty before 16.
 //! - With READ_COMMITTED nothing at or behind the last stable offset, and with the records the transactions among
 //!   them that were aborted (KIP-98).
 //! - A follower's fetch says what it has and moves the high watermark.
@@ -34,6 +34,8 @@ use crate::{
 const SESSIONS: i16 = 7;
 /// First version that names topics by id.
 const TOPIC_IDS: i16 = 13;
+/// First version whose errors name the leader.
+const LEADER_HINTS: i16 = 16;
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -242,7 +244,10 @@ impl<'a> Poll<'a> {
                 Err(refused) => {
                     pass.urgent = true;
                     answer.error = refused.code;
-                    answer.current_leader = Endpoints::default().hint(self.call.broker, &refused);
+                    if self.call.version() >= LEADER_HINTS {
+                        let broker = self.call.broker;
+                        answer.current_leader = Endpoints::default().hint(broker, &refused);
+                    }
                     if refused.code == ErrorCode::OFFSET_OUT_OF_RANGE
                         && let Ok(partition) = partition
                     {

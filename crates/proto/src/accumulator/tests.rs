@@ -143,66 +143,6 @@ fn until_one_batch_is_written_the_next_one_waits() {
     take(&mut queue, &policy, 1, now);
 }
 
-fn transaction(epoch: i16) -> Idempotence {
-    Idempotence::Transaction(ProducerIdentity { id: 7, epoch })
-}
-
-#[test]
-fn a_transaction_marks_its_batches_and_starts_anew_with_its_identity() {
-    let (policy, now) = (policy(1, 0), Instant::now());
-    let mut queue = known();
-    let mut seen = Vec::new();
-    for epoch in [0, 0, 1, 1] {
-        append(&mut queue, &policy, b"a", now);
-        let Take::Batch(batch) = queue.take(&policy, transaction(epoch), 1, now) else {
-            panic!("a batch")
-        };
-        batches(batch.payload().clone()).next().unwrap().unwrap().verify_crc().unwrap();
-        let header = header(&batch);
-        assert!(header.is_transactional() && !header.is_control());
-        seen.push((header.producer_epoch, header.base_sequence));
-        queue.written(&batch);
-    }
-    assert_eq!(seen, [(0, 0), (0, 1), (1, 0), (1, 1)]);
-}
-
-#[test]
-fn after_a_lost_batch_nothing_of_the_transaction_leaves_until_the_next_identity() {
-    let (policy, now) = (policy(1, 0), Instant::now());
-    let mut queue = known();
-    for _ in 0..2 {
-        append(&mut queue, &policy, b"a", now);
-    }
-    let Take::Batch(first) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
-    assert!(queue.fail(&first, false).is_empty());
-    assert!(matches!(queue.take(&policy, transaction(0), 1, now), Take::AfterIdentity));
-    assert_eq!(queue.give_up(&policy).len(), 1);
-    append(&mut queue, &policy, b"b", now);
-    let Take::Batch(next) = queue.take(&policy, transaction(1), 1, now) else { panic!("a batch") };
-    assert_eq!((header(&next).producer_epoch, header(&next).base_sequence), (1, 0));
-}
-
-/// With transactions of version 2 an abort does not wait for what is in flight: the epoch keeps it out of the log.
-#[test]
-fn what_was_given_up_in_flight_changes_nothing_when_its_outcome_comes() {
-    let (policy, now) = (policy(1, 0), Instant::now());
-    let mut queue = PartitionQueue::default();
-    append(&mut queue, &policy, b"a", now);
-    let Take::Batch(late) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
-    assert!(queue.give_up(&policy).is_empty());
-    append(&mut queue, &policy, b"b", now);
-    let Take::Batch(next) = queue.take(&policy, transaction(1), 2, now) else {
-        panic!("nothing to wait for")
-    };
-    assert!(queue.retry(late, true, None).is_some(), "not to be sent again");
-    assert_eq!(queue.failures(), 0);
-    append(&mut queue, &policy, b"c", now);
-    assert!(matches!(queue.take(&policy, transaction(1), 2, now), Take::AfterOutcome));
-    queue.written(&next);
-    let Take::Batch(last) = queue.take(&policy, transaction(1), 2, now) else { panic!("a batch") };
-    assert_eq!((header(&last).producer_epoch, header(&last).base_sequence), (1, 1));
-}
-
 #[test]
 fn sequences_count_records_and_survive_retries() {
     let (policy, now) = (policy(1, 0), Instant::now());
@@ -254,6 +194,68 @@ fn a_new_leader_waits_for_the_outcomes_of_the_old_one() {
     assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
     queue.written(&first);
     assert_eq!(header(&take(&mut queue, &policy, 2, now)).base_sequence, 1);
+}
+
+/// The leader hangs and another one is elected: all that is in flight moves, in order and as it was numbered, and what
+/// the former leader answers later changes nothing.
+#[test]
+fn the_whole_train_follows_a_new_leader_without_the_answers_of_the_former() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..7 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let sent: Vec<Batch<u32>> = (0..5).map(|_| take(&mut queue, &policy, 1, now)).collect();
+    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    for batch in sent {
+        assert!(queue.retry(batch, true, None).is_none());
+    }
+    // A second move overlaps: two of them are with the second leader when a third one takes over.
+    let again: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 2, now)).collect();
+    assert!(matches!(queue.take(&policy, IDENTITY, 3, now), Take::AfterOutcome));
+    for batch in again {
+        assert!(queue.retry(batch, true, None).is_none());
+    }
+    let third: Vec<Batch<u32>> = (0..5).map(|_| take(&mut queue, &policy, 3, now)).collect();
+    assert_eq!(third.iter().map(|b| header(b).base_sequence).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert_eq!(third.iter().map(|b| b.attempts).collect::<Vec<_>>(), [3, 3, 2, 2, 2]);
+    for batch in &third {
+        queue.written(batch);
+    }
+    let rest: Vec<i32> =
+        (0..2).map(|_| header(&take(&mut queue, &policy, 3, now)).base_sequence).collect();
+    assert_eq!(rest, [5, 6]);
+}
+
+/// Five batches that come back together have failed once: the next pause is the second, not the sixth.
+#[test]
+fn batches_that_come_back_together_have_failed_once() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..5 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    for round in 1..=2 {
+        let sent: Vec<Batch<u32>> = (0..5).map(|_| take(&mut queue, &policy, 1, now)).collect();
+        for batch in sent {
+            assert!(queue.retry(batch, false, Some(now)).is_none());
+        }
+        assert_eq!(queue.failures(), round);
+    }
+}
+
+#[test]
+fn a_leader_that_is_news_ends_the_back_off() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    let batch = take(&mut queue, &policy, 1, now);
+    let later = now + Duration::from_millis(100);
+    assert!(queue.retry(batch, false, Some(later)).is_none());
+    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::At(at) if at == later));
+    queue.leader_is_news();
+    take(&mut queue, &policy, 2, now);
+    assert_eq!(queue.failures(), 0);
 }
 
 #[test]

@@ -73,6 +73,48 @@ fn a_hint_brings_the_address_of_a_broker_not_yet_known() {
 }
 
 #[test]
+fn an_absurd_hint_does_not_pin_its_leader() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5)]), None);
+    let (next, taken) = snapshot.apply_hints(&[hint("t", 0, 1, i32::MAX)], &[]);
+    assert_eq!((next.leader("t", 0), taken.len()), (Leader { id: 0, epoch: 5 }, 0));
+    let (next, _) = next.apply_hints(&[hint("t", 0, 1, 1005)], &[]);
+    assert_eq!(next.leader("t", 0).id, 1);
+}
+
+/// A partition that the answer leaves out, or names without an epoch, is not forgotten.
+#[test]
+fn an_answer_without_an_epoch_does_not_reset_it() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5), (1, 7)]), None);
+    let (next, _) = snapshot.apply(&answer("t", 1, &[(2, -1), (2, -1)]), None);
+    assert_eq!(next.leader("t", 0), Leader { id: 0, epoch: 5 });
+    let mut hole = answer("t", 1, &[(2, 6), (2, 8)]);
+    hole.topics[0].partitions[1].index = 0;
+    let (next, _) = snapshot.apply(&hole, None);
+    assert_eq!(next.leader("t", 1), Leader { id: 1, epoch: 7 });
+    let (next, _) = next.apply_hints(&[hint("t", 1, 0, 6)], &[]);
+    assert_eq!(next.leader("t", 1).epoch, 7, "nor can a stale hint win afterwards");
+}
+
+/// A hint may name a broker without its address. Whoever waits for that leader is told when the address comes.
+#[test]
+fn a_topic_changes_when_the_address_of_its_leader_comes() {
+    let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5)]), None);
+    let (hinted, _) = snapshot.apply_hints(&[hint("t", 0, 9, 6)], &[]);
+    assert_eq!(hinted.node(9), None);
+    let mut with_address = answer("other", 2, &[(0, 1)]);
+    with_address.brokers.push(MetadataBroker {
+        node_id: 9,
+        host: "localhost".into(),
+        port: 9,
+        rack: None,
+    });
+    let (_, changes) = hinted.apply(&with_address, Some(&["other".into()]));
+    assert_eq!(changes.topics, ["other".into(), "t".into()]);
+    let (_, changes) = snapshot.apply(&with_address, Some(&["other".into()]));
+    assert_eq!(changes.topics, ["other".into()], "whose leader was known is not told");
+}
+
+#[test]
 fn an_unchanged_topic_is_shared_between_snapshots() {
     let (first, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), Some(&[]));
     let (second, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&[]));
