@@ -101,6 +101,21 @@ pub enum Error {
         /// Why.
         cause: Arc<Error>,
     },
+    /// The open transaction has failed and can only be aborted; the next one may succeed (KIP-1050).
+    #[error("the transaction has to be aborted: {cause}")]
+    TransactionAbortable {
+        /// Why.
+        cause: Arc<Error>,
+    },
+    /// The transactional producer can do nothing more, such as because a newer one has taken its place. Close it.
+    #[error("the transactional producer cannot go on: {cause}")]
+    TransactionFatal {
+        /// Why.
+        cause: Arc<Error>,
+    },
+    /// The record was not sent before its transaction was aborted.
+    #[error("the transaction was aborted")]
+    TransactionAborted,
     /// Fetched bytes are damaged.
     #[error("{topic}-{partition} at offset {offset}: {reason}")]
     Corrupt {
@@ -158,6 +173,39 @@ impl Error {
     pub fn may_have_been_written(&self) -> bool {
         // Every other error comes from `send` itself, before the record is in a batch.
         matches!(self, Self::NotAcknowledged { may_have_been_written: true, .. })
+    }
+
+    /// Whether the open transaction can only be aborted, and the producer can go on after that.
+    #[must_use]
+    pub fn is_abortable(&self) -> bool {
+        match self {
+            Self::TransactionAbortable { .. } => true,
+            Self::NotAcknowledged { cause, .. } => cause.is_abortable(),
+            _ => false,
+        }
+    }
+
+    /// Whether the transactional producer can do nothing more and has to be closed.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Self::TransactionFatal { .. } => true,
+            Self::NotAcknowledged { cause, .. } => cause.is_fatal(),
+            _ => false,
+        }
+    }
+
+    /// Whether a newer producer with the same `transactional.id` has taken over, or the coordinator has ended the
+    /// transaction after `transaction.timeout.ms`: it fences in the same way.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        match self {
+            Self::Broker { code, .. } => *code == ErrorCode::PRODUCER_FENCED,
+            Self::TransactionFatal { cause } | Self::NotAcknowledged { cause, .. } => {
+                cause.is_fenced()
+            }
+            _ => false,
+        }
     }
 }
 

@@ -79,6 +79,7 @@ pub use curtail_wire::{
 pub use error::{ConfigError, Error, Result};
 pub use metrics::{BrokerMetrics, Distribution, NamedMetric, ProducerMetrics};
 pub use producer::{
-    Delivery, Interceptors, OutgoingHeader, OutgoingRecord, Producer, ProducerInterceptor, Timing,
+    ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,
+    OutgoingRecord, Producer, ProducerInterceptor, Timing, Transaction, TransactionalProducer,
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};

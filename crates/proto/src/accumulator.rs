@@ -13,7 +13,8 @@
 //!
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
 //! ([`PartitionQueue::take`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
-//! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]).
+//! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
+//! ([`PartitionQueue::give_up`]).
 
 use std::{
     collections::VecDeque,
@@ -23,7 +24,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use curtail_wire::{
     compression::Compression,
-    records::{BatchBuilder, ProducerStamp, RecordData, stamp},
+    records::{BatchBuilder, ProducerStamp, RecordData, mark_transactional, stamp},
 };
 
 #[cfg(test)]
@@ -61,8 +62,11 @@ pub enum Idempotence {
     Off,
     /// On, and the broker has not given an identity yet: nothing can leave.
     Pending,
-    /// On, with this identity.
+    /// On, with this identity. Each partition goes on in an epoch of its own after a sequence that was lost.
     As(ProducerIdentity),
+    /// On and in a transaction, with this identity for every partition. A new one starts the sequences anew; a lost
+    /// sequence ends the transaction, and nothing leaves under this identity any more.
+    Transaction(ProducerIdentity),
 }
 
 /// A batch that is complete. `C` is the caller's handle of those who wait for the outcome.
@@ -93,6 +97,12 @@ impl<C> Batch<C> {
     /// Takes the batch apart: the buffer for reuse, and the handle.
     pub fn into_parts(self) -> (Bytes, C) {
         (self.payload, self.completion)
+    }
+
+    /// With which identity it was sent; `None` before it is sent, and without idempotence.
+    pub fn producer(&self) -> Option<ProducerIdentity> {
+        let stamp = self.stamp.filter(|stamp| stamp.producer_id >= 0)?;
+        Some(ProducerIdentity { id: stamp.producer_id, epoch: stamp.producer_epoch })
     }
 
     /// Whether some attempt may have reached the log without an answer.
@@ -172,6 +182,8 @@ pub struct PartitionQueue<C> {
     not_before: Option<Instant>,
     failures: u32,
     next_order: u64,
+    /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
+    given_up: u64,
     numbering: Option<Numbering>,
     /// A batch has been written under the producer's id.
     established: bool,
@@ -209,6 +221,7 @@ impl<C> Default for PartitionQueue<C> {
             not_before: None,
             failures: 0,
             next_order: 0,
+            given_up: 0,
             numbering: None,
             established: false,
         }
@@ -321,9 +334,15 @@ impl<C> PartitionQueue<C> {
         if let Some(at) = self.not_before.filter(|&at| at > now) {
             return Take::At(at);
         }
-        self.begin_next_epoch();
-        if self.waits_for_next_epoch() {
-            return Take::AfterOutcome;
+        if let Idempotence::Transaction(identity) = idempotence {
+            if self.has_gap_under(identity) {
+                return Take::AfterIdentity;
+            }
+        } else {
+            self.begin_next_epoch();
+            if self.waits_for_next_epoch() {
+                return Take::AfterOutcome;
+            }
         }
         let Some(mut batch) = self.again.pop_front().or_else(|| self.sealed.pop_front()) else {
             return self.take_open(policy, idempotence, broker, now);
@@ -359,13 +378,13 @@ impl<C> PartitionQueue<C> {
             return;
         }
         let new = match idempotence {
-            Idempotence::As(identity) => {
-                let numbering = self.numbering.get_or_insert(Numbering {
-                    identity,
-                    next_sequence: 0,
-                    gap: Gap::None,
-                    gap_at: 0,
-                });
+            Idempotence::As(identity) | Idempotence::Transaction(identity) => {
+                let anew = Numbering { identity, next_sequence: 0, gap: Gap::None, gap_at: 0 };
+                let numbering = self.numbering.get_or_insert(anew);
+                let is_transactional = matches!(idempotence, Idempotence::Transaction(_));
+                if is_transactional && numbering.identity != identity {
+                    *numbering = anew;
+                }
                 let base_sequence = numbering.next_sequence;
                 numbering.next_sequence = sequence_after(base_sequence, batch.records);
                 ProducerStamp {
@@ -379,6 +398,9 @@ impl<C> PartitionQueue<C> {
         // A buffer that a socket still holds is copied, never changed under it (compare CVE-2026-35554).
         let payload = std::mem::take(&mut batch.payload);
         let mut bytes = payload.try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
+        if matches!(idempotence, Idempotence::Transaction(_)) {
+            mark_transactional(&mut bytes);
+        }
         stamp(&mut bytes, new);
         batch.payload = bytes.freeze();
         batch.stamp = Some(new);
@@ -387,6 +409,9 @@ impl<C> PartitionQueue<C> {
     /// The outcome of a batch in flight: it is in the log.
     pub fn written(&mut self, batch: &Batch<C>) {
         self.landed(batch.order);
+        if batch.order < self.given_up {
+            return;
+        }
         self.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
         self.failures = 0;
         self.not_before = None;
@@ -394,7 +419,8 @@ impl<C> PartitionQueue<C> {
 
     /// The outcome of a batch in flight: to be sent again, not before `not_before`, or at once because the leader
     /// is news. `outcome_unknown` says that there was no answer, so that the broker may have written it. A batch
-    /// that is given back must fail: it followed one that is lost, and under the new epoch it could be written twice.
+    /// that is given back must fail: it followed one that is lost, and under the new epoch it could be written twice;
+    /// or it was given up.
     #[must_use]
     pub fn retry(
         &mut self,
@@ -405,6 +431,9 @@ impl<C> PartitionQueue<C> {
         let is_first_to_come_back = !self.regrouping;
         self.landed(batch.order);
         batch.outcome_unknown |= outcome_unknown;
+        if batch.order < self.given_up {
+            return Some(batch);
+        }
         if batch.outcome_unknown && self.numbering.is_some_and(|n| n.gap == Gap::Unknown) {
             return Some(batch);
         }
@@ -432,7 +461,7 @@ impl<C> PartitionQueue<C> {
     /// that must fail with it, because under a new epoch they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
         self.landed(batch.order);
-        if batch.stamp.is_none_or(|s| s.producer_id < 0) {
+        if batch.producer().is_none() || batch.order < self.given_up {
             return Vec::new();
         }
         if let Some(numbering) = &mut self.numbering {
@@ -536,6 +565,18 @@ impl<C> PartitionQueue<C> {
         self.again.drain(..).chain(self.sealed.drain(..)).collect()
     }
 
+    /// Takes out everything that is not in flight and forgets what is: its transaction ends without it. The owner
+    /// of a batch in flight still reports its outcome, which changes nothing here any more.
+    pub fn give_up(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
+        let unsent = self.abandon(policy);
+        self.given_up = self.next_order;
+        self.in_flight.clear();
+        self.regrouping = false;
+        self.not_before = None;
+        self.failures = 0;
+        unsent
+    }
+
     fn landed(&mut self, order: u64) {
         self.in_flight.retain(|&other| other != order);
         if self.in_flight.is_empty() {
@@ -547,7 +588,19 @@ impl<C> PartitionQueue<C> {
     /// first, and if that is the second batch, because the first was refused, the first can never be written. So
     /// one batch goes alone until it is written.
     fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
-        matches!(idempotence, Idempotence::As(_)) && !self.established
+        match idempotence {
+            Idempotence::Off | Idempotence::Pending => false,
+            Idempotence::As(_) => !self.established,
+            // A new epoch is known to the broker as soon as the id is; a new id is not.
+            Idempotence::Transaction(identity) => {
+                !self.established || self.numbering.is_some_and(|n| n.identity.id != identity.id)
+            }
+        }
+    }
+
+    /// Whether a sequence was lost under this identity, so that what follows it can never be written.
+    fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
+        self.numbering.is_some_and(|n| n.identity == identity && n.gap != Gap::None)
     }
 
     /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.

@@ -11,7 +11,17 @@ pub struct Backoff {
     pub max: Duration,
 }
 
+/// The first pause before a request is repeated that found the transaction before not quite finished. Java waits as
+/// long (KAFKA-5477): the markers of a transaction are a matter of milliseconds.
+const SOON: Duration = Duration::from_millis(20);
+
 impl Backoff {
+    /// Shorter waits, for what is over in milliseconds: from 20 ms up to the first wait of this one.
+    #[must_use]
+    pub fn soon(&self) -> Self {
+        Self { initial: SOON.min(self.initial), max: self.initial }
+    }
+
     /// The wait after `failures` failures in a row (0 waits for nothing). `unit` is a random draw from `[0, 1)`.
     pub fn after(&self, failures: u32, unit: f64) -> Duration {
         if failures == 0 {

@@ -52,6 +52,8 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
         | ErrorCode::NOT_ENOUGH_REPLICAS
         | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
         | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        // The transaction before is not quite finished (KIP-890).
+        | ErrorCode::CONCURRENT_TRANSACTIONS
         | ErrorCode::THROTTLING_QUOTA_EXCEEDED => Verdict::Retry { refresh_metadata: false },
         // A later batch arrived before an earlier one that is being sent again: it waits for its turn. The oldest
         // one has nobody to wait for, so the broker has lost what came before it.

@@ -15,6 +15,7 @@
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
 //! | [`suspicion`] | from when on a silent broker counts as being in trouble |
 //! | [`position`] | where a consumer stands, and which answers are too old to count |
+//! | [`transaction`] | what a transactional producer asks its coordinators, and what their answers mean |
 
 pub mod accumulator;
 pub mod backoff;
@@ -26,3 +27,4 @@ pub mod partitioner;
 pub mod pipelining;
 pub mod position;
 pub mod suspicion;
+pub mod transaction;

@@ -157,6 +157,9 @@ setters! { ProducerConfig:
     suspicion_min: Duration;
     /// Sets `curtail.suspicion.max.ms`: every answer is late after this.
     suspicion_max: Duration;
+    /// Sets `transaction.timeout.ms`: how long a transaction may stay open before its coordinator aborts it. The brokers
+    /// refuse more than their `transaction.max.timeout.ms`.
+    transaction_timeout: Duration;
 }
 
 impl ProducerConfig {
@@ -165,6 +168,14 @@ impl ProducerConfig {
     pub fn idempotence(mut self, idempotence: bool) -> Self {
         self.idempotence = idempotence;
         self.common.given.idempotence = true;
+        self
+    }
+
+    /// Sets `transactional.id`, for a [`crate::TransactionalProducer`]: the name under which one producer at a time
+    /// may write transactions, also after a restart.
+    #[must_use]
+    pub fn transactional_id(mut self, id: impl Into<String>) -> Self {
+        self.transactional_id = Some(id.into());
         self
     }
 
@@ -232,6 +243,7 @@ impl ProducerConfig {
                     .into(),
             );
         }
+        self.validate_transactions()?;
         let least = self.linger.saturating_add(self.common.request_timeout);
         if self.delivery_timeout < least {
             return contradiction(format!(
@@ -251,6 +263,25 @@ impl ProducerConfig {
             Ok(_) => Ok(()),
             Err(error) => contradiction(error.to_string()),
         }
+    }
+
+    fn validate_transactions(&self) -> Result<(), ConfigError> {
+        let Some(id) = &self.transactional_id else { return Ok(()) };
+        if id.is_empty() {
+            return Err(ConfigError::Invalid {
+                name: "transactional.id",
+                value: String::new(),
+                reason: "expected a text that is not empty".into(),
+            });
+        }
+        if !self.idempotence {
+            return contradiction(
+                "transactional.id needs enable.idempotence=true, acks=all and retries above 0; leave these out or \
+                 leave transactional.id out"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     fn validate_idempotence(&self) -> Result<(), ConfigError> {

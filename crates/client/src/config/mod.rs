@@ -172,6 +172,10 @@ pub struct ProducerConfig {
     pub suspicion_max: Duration,
     /// Interceptors, in place of `interceptor.classes`.
     pub interceptors: Interceptors,
+    /// `transactional.id`; `None` for a [`crate::Producer`], something for a [`crate::TransactionalProducer`].
+    pub transactional_id: Option<String>,
+    /// `transaction.timeout.ms`: how long a transaction may stay open before its coordinator aborts it.
+    pub transaction_timeout: Duration,
 }
 
 impl Default for ProducerConfig {
@@ -197,6 +201,8 @@ impl Default for ProducerConfig {
             suspicion_min: Duration::from_millis(200),
             suspicion_max: Duration::from_secs(2),
             interceptors: Interceptors::default(),
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -256,6 +256,16 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         |t| number(t, 0, i32::MAX as u32),
         u32::to_string
     ),
+    property!("transaction.timeout.ms", MILLIS, transaction_timeout, int_millis, show_millis),
+    Property {
+        name: "transactional.id",
+        expected: "a text that is not empty",
+        set: |config, text| {
+            config.transactional_id = Some(text.to_owned()).filter(|id| !id.is_empty());
+            config.transactional_id.as_ref().map(drop)
+        },
+        get: |config| config.transactional_id.clone().unwrap_or_default(),
+    },
 ];
 
 static CONSUMER: &[Property<ConsumerConfig>] = &[
@@ -327,7 +337,7 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
 ];
 
 const GROUPS: &str = "consumer groups are not there yet; assign partitions instead";
-const TRANSACTIONS: &str = "transactions are not there yet";
+const TWO_PHASE: &str = "two-phase commit is not there yet; leave it out or set it to false";
 const SECURITY: &str = "TLS and SASL are not there yet, only PLAINTEXT";
 const SHARE: &str = "share groups are not there yet";
 const JAVA_CLASS: &str = "it names a Java class";
@@ -360,7 +370,7 @@ static FIXED: &[(&str, &[&str], &str)] = &[
     ),
     ("partitioner.availability.timeout.ms", &["0"], "not yet; leave it out or set it to 0"),
     ("security.protocol", &["plaintext"], SECURITY),
-    ("transaction.two.phase.commit.enable", &["false"], TRANSACTIONS),
+    ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
 ];
 
 /// Properties of the Java clients that have no meaning here yet.
@@ -388,8 +398,6 @@ static NOT_YET: &[(&str, &str)] = &[
     ("socket.connection.setup.timeout.max.ms", YET),
     ("ssl.keystore.location", SECURITY),
     ("ssl.truststore.location", SECURITY),
-    ("transaction.timeout.ms", TRANSACTIONS),
-    ("transactional.id", TRANSACTIONS),
 ];
 
 /// Serializer and deserializer properties.

@@ -64,6 +64,8 @@ const PRODUCER: &[Row] = &[
     ("max.request.size", "1048576", INT_BYTES.0, INT_BYTES.1),
     ("partitioner.ignore.keys", "false", FLAG.0, FLAG.1),
     ("retries", "2147483647", &["0", "2147483647"], &["-1", "2147483648"]),
+    ("transaction.timeout.ms", "60000", INT_MS.0, INT_MS.1),
+    ("transactional.id", "", &["x"], &["", " "]),
 ];
 
 const CONSUMER: &[Row] = &[
@@ -167,6 +169,18 @@ fn acks_and_retries_switch_idempotence_off_unless_it_was_asked_for() {
         assert!(contradiction(&[asked, (name, value)]).contains(name));
         assert!(contradiction(&[(name, value), asked]).contains(name));
     }
+}
+
+#[test]
+fn transactions_need_idempotence_and_so_acks_and_retries() {
+    let id = ("transactional.id", "x");
+    assert!(producer(&[id]).unwrap().idempotence);
+    for (name, value) in [("enable.idempotence", "false"), ("acks", "1"), ("retries", "0")] {
+        assert!(contradiction(&[id, (name, value)]).contains("transactional.id"));
+        assert!(contradiction(&[(name, value), id]).contains("transactional.id"));
+    }
+    let empty = ProducerConfig::new("a:1").transactional_id("").validate();
+    assert!(matches!(empty, Err(ConfigError::Invalid { name: "transactional.id", .. })));
 }
 
 #[test]

@@ -146,6 +146,11 @@ impl Connection {
             .map_err(|e| Error::UnsupportedVersion(format!("{}: {e}", self.peer).into()))
     }
 
+    /// The level in force of a feature of the cluster, as the broker said when the connection was opened (KIP-584).
+    pub(crate) fn finalized_level(&self, feature: &str) -> Option<i16> {
+        self.versions.finalized_level(feature)
+    }
+
     /// The id for the next request's header.
     pub(crate) fn next_correlation_id(&mut self) -> i32 {
         let id = self.next_correlation_id;

@@ -145,7 +145,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version)));
     lane.health.set(Trouble::Fine);
     let timer = Box::pin(sleep_until(Instant::now()));
-    Ok(Session { socket, splitter, peer, version, proven: false, timer })
+    Ok(Session { socket, splitter, peer, proven: false, timer })
 }
 
 /// The broker asks for a pause, which it would otherwise take itself (KIP-219). No answer makes us silent for longer
@@ -163,7 +163,6 @@ struct Session {
     socket: Arc<dyn Socket>,
     splitter: FrameSplitter,
     peer: Arc<str>,
-    version: i16,
     /// Whether the broker has answered a request.
     proven: bool,
     timer: Pin<Box<Sleep>>,
@@ -225,8 +224,8 @@ impl Session {
             }
             Link::Down => return Err(Error::Closed),
         };
-        let answer = header::response_body(frame, ApiKey::PRODUCE, self.version)
-            .and_then(|body| ProduceResponse::decode(self.version, &body));
+        let answer = header::response_body(frame, ApiKey::PRODUCE, request.version)
+            .and_then(|body| ProduceResponse::decode(request.version, &body));
         match answer {
             Ok(answer) => {
                 self.proven = true;

@@ -119,6 +119,8 @@ pub(super) struct Request {
     pub(super) written: Instant,
     /// Requests in flight when it was written.
     pub(super) ahead: usize,
+    /// Version it was written in, and is answered in.
+    pub(super) version: i16,
 }
 
 /// A batch on its way.
@@ -342,7 +344,6 @@ impl Lane {
     /// Takes one batch from each ready partition, up to `max.request.size`.
     fn collect(self: &Arc<Self>, shared: &Shared) -> Vec<Sent> {
         let now = Instant::now().into_std();
-        let idempotence = shared.idempotence();
         let topics = shared.topics.load();
         let mut batches: Vec<Sent> = Vec::new();
         let mut bytes = 0;
@@ -373,6 +374,7 @@ impl Lane {
                 work.ready.push_front(partition);
                 break;
             }
+            let idempotence = shared.identity.stamps(&partition, &mut state);
             match state.queue.take(&shared.policy, idempotence, self.broker, now) {
                 Take::Batch(batch) => {
                     bytes += batch.payload().len();
@@ -418,11 +420,12 @@ impl Lane {
             })
             .collect();
         let timeout = config.common.request_timeout;
+        let (transactional_id, version) = shared.identity.head(up.version);
         let head = RequestHead {
-            version: up.version,
+            version,
             correlation_id: up.in_flight.next_correlation_id(),
             client_id: Some(&config.common.client_id),
-            transactional_id: None,
+            transactional_id,
             acks: config.acks.code(),
             timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
         };
@@ -440,7 +443,7 @@ impl Lane {
         });
         let ahead = up.in_flight.len();
         up.pipelining.sent(ahead);
-        let request = Request { batches, written, ahead };
+        let request = Request { batches, written, ahead, version };
         if config.acks == Acks::None {
             // Kafka sends no answer; what the socket has taken is all there is to know.
             up.unanswered.push(request);

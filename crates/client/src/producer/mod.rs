@@ -10,6 +10,7 @@
 
 mod delivery;
 mod driver;
+mod identity;
 mod interceptor;
 mod lane;
 mod memory;
@@ -17,6 +18,7 @@ mod partition;
 mod settle;
 mod shared;
 mod topic;
+mod transaction;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,8 +38,11 @@ use self::{
 pub use self::{
     delivery::{Delivery, Timing},
     interceptor::{Interceptors, OutgoingHeader, OutgoingRecord, ProducerInterceptor},
+    transaction::{ConsumerGroupMetadata, OffsetAndMetadata, Transaction, TransactionalProducer},
 };
-use crate::{Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats};
+use crate::{
+    ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats,
+};
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
 ///
@@ -103,6 +108,14 @@ impl Producer {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn with_env(config: ProducerConfig, env: &Env) -> Result<Self> {
+        if config.transactional_id.is_some() {
+            let text = "transactional.id makes a TransactionalProducer; use that, or leave transactional.id out";
+            return Err(ConfigError::Contradiction(text.into()).into());
+        }
+        Self::start(config, env)
+    }
+
+    fn start(config: ProducerConfig, env: &Env) -> Result<Self> {
         config.validate()?;
         let shared = Shared::start(config, env);
         Ok(Self { shared: shared.clone(), _guard: Arc::new(CloseGuard(shared)) })

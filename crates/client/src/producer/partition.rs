@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
+    transaction::Enlisted,
 };
 use crate::Error;
 
@@ -43,6 +44,8 @@ pub(super) struct PartitionState {
     pub(super) lane: Option<Arc<Lane>>,
     /// Why the last attempt failed; `None` once a batch was written after it.
     pub(super) last_error: Option<Error>,
+    /// In a transactional producer: the transaction that it last was part of.
+    pub(super) enlisted: Enlisted,
     /// Results of batches that may still be open, oldest first, for flush.
     unresolved: VecDeque<Arc<BatchResult>>,
 }
@@ -56,6 +59,7 @@ impl Partition {
             leader: Leader::NONE,
             lane,
             last_error: None,
+            enlisted: Enlisted::default(),
             unresolved: VecDeque::new(),
         };
         Arc::new(Self { topic, index, state: Mutex::new(state) })

@@ -7,7 +7,10 @@ use curtail_proto::{
     classify::{Context, Verdict, classify, may_have_been_written},
     metadata::{Hint, Leader, Node},
 };
-use curtail_wire::produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse};
+use curtail_wire::{
+    ErrorCode,
+    produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -198,7 +201,8 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     let moved = shared.may_retry_at_once() && state.is_led_anew_since(former);
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;
-        (now + shared.backoff.after(failures, shared.env.entropy.unit())).into_std()
+        let backoff = if is_concurrent(&cause) { shared.backoff.soon() } else { shared.backoff };
+        (now + backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
@@ -210,12 +214,19 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     if let Some(batch) = refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));
+        shared.identity.batch_fails(&batch, &cause);
         batch.into_parts().1.fail(cause, true);
     }
 }
 
+/// Whether the transaction before is not quite finished: a matter of milliseconds.
+fn is_concurrent(cause: &Error) -> bool {
+    matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
+}
+
 fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
     let Sent { stats, partition, batch, .. } = sent;
+    shared.identity.batch_fails(&batch, cause);
     let mut state = partition.state.lock();
     let lost = state.queue.fail(&batch, unknown);
     resubmit(state, &partition);

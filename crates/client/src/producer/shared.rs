@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasherDefault, DefaultHasher},
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_proto::{
-    accumulator::{BatchPolicy, Idempotence, ProducerIdentity, Readiness},
+    accumulator::{BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
     metadata::{Snapshot, Topic},
     partitioner::Sticky,
@@ -28,7 +28,9 @@ use tokio::{
 
 use super::{
     delivery::BatchResult,
-    driver, interceptor,
+    driver,
+    identity::Identity,
+    interceptor,
     lane::Lane,
     memory::Memory,
     partition::{Partition, Place},
@@ -63,7 +65,7 @@ pub(super) struct Shared {
     pub(super) topics: ArcSwap<Topics>,
     /// Those who change `topics` and `lanes` take turns.
     lanes: Mutex<Lanes>,
-    identity: OnceLock<ProducerIdentity>,
+    pub(super) identity: Identity,
     /// Told whenever a lane has connected or the identity has arrived.
     pub(super) progress: Notify,
     /// Told when a partition has lost its leader, or a lane its connection.
@@ -112,7 +114,7 @@ impl Shared {
             outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
             lanes: Mutex::default(),
-            identity: OnceLock::new(),
+            identity: Identity::new(&config),
             progress: Notify::new(),
             stranded: Notify::new(),
             turns: AtomicU64::new(0),
@@ -128,14 +130,6 @@ impl Shared {
     /// A number that no other turn of collecting a request has, in whatever lane.
     pub(super) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Whether batches are numbered, and by whom.
-    pub(super) fn idempotence(&self) -> Idempotence {
-        if !self.config.idempotence {
-            return Idempotence::Off;
-        }
-        self.identity.get().map_or(Idempotence::Pending, |&identity| Idempotence::As(identity))
     }
 
     /// The topic, fetched if need be.
@@ -274,7 +268,7 @@ impl Shared {
     }
 
     fn spawn_tasks(&self, lanes: &mut Lanes) {
-        if self.config.idempotence {
+        if self.identity.is_awaited() {
             let task = tokio::spawn(obtain_identity(self.me.clone()));
             lanes.tasks.push(task.abort_handle());
         }
@@ -291,7 +285,7 @@ impl Shared {
             progress.as_mut().enable();
             let connected =
                 self.lanes.lock().by_broker.values().all(|(lane, _)| lane.is_connected());
-            if connected && self.idempotence() != Idempotence::Pending {
+            if connected && !self.identity.is_awaited() {
                 return;
             }
             progress.await;
@@ -346,6 +340,7 @@ impl Shared {
         let last = last.cloned().or_else(|| state.last_error.clone());
         let mut lost = Vec::new();
         for batch in &expired {
+            self.identity.batch_fails(batch, &self.delivery_timeout(last.as_ref()));
             lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
         }
         drop(state);
@@ -355,6 +350,29 @@ impl Shared {
             let (_, completion) = batch.into_parts();
             completion.fail(self.delivery_timeout(last.as_ref()), unknown);
         }
+    }
+
+    /// Fails everything that is not in flight, at the end of a transaction, and gives the results of what is.
+    pub(super) fn give_up(&self, cause: &Error) -> Vec<Arc<BatchResult>> {
+        let mut in_flight = Vec::new();
+        for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
+            let mut state = partition.state.lock();
+            let unsent = state.queue.give_up(&self.policy);
+            drop(state);
+            for batch in unsent {
+                // One that was sent before leaves a gap in its partition's sequence.
+                if batch.producer().is_some() {
+                    self.identity.batch_fails(&batch, cause);
+                }
+                self.stats.record_errors.add(u64::from(batch.records));
+                let unknown = batch.outcome_unknown();
+                let (payload, completion) = batch.into_parts();
+                completion.fail(cause.clone(), unknown);
+                self.memory.recycle(payload);
+            }
+            in_flight.extend(partition.state.lock().unresolved());
+        }
+        in_flight
     }
 
     pub(super) fn delivery_timeout(&self, last: Option<&Error>) -> Error {
@@ -403,7 +421,7 @@ impl Shared {
 
     /// Partitions that no driver looks after: without a leader, or its connection, or a producer id.
     fn stranded_partitions(&self) -> Vec<Arc<Partition>> {
-        let pending = self.idempotence() == Idempotence::Pending;
+        let pending = self.identity.may_hold_back();
         let topics = self.topics.load();
         let partitions = topics.values().flat_map(|topic| topic.partitions.iter());
         let stranded = partitions.filter(|partition| {
@@ -450,7 +468,7 @@ async fn obtain_identity(shared: Weak<Shared>) {
         let Some(strong) = shared.upgrade() else { return };
         match init_producer_id(&strong).await {
             Ok(identity) => {
-                let _ = strong.identity.set(identity);
+                strong.identity.arrived(identity);
                 strong.progress.notify_waiters();
                 for partition in
                     strong.topics.load().values().flat_map(|topic| topic.partitions.iter())

@@ -143,6 +143,66 @@ fn until_one_batch_is_written_the_next_one_waits() {
     take(&mut queue, &policy, 1, now);
 }
 
+fn transaction(epoch: i16) -> Idempotence {
+    Idempotence::Transaction(ProducerIdentity { id: 7, epoch })
+}
+
+#[test]
+fn a_transaction_marks_its_batches_and_starts_anew_with_its_identity() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    let mut seen = Vec::new();
+    for epoch in [0, 0, 1, 1] {
+        append(&mut queue, &policy, b"a", now);
+        let Take::Batch(batch) = queue.take(&policy, transaction(epoch), 1, now) else {
+            panic!("a batch")
+        };
+        batches(batch.payload().clone()).next().unwrap().unwrap().verify_crc().unwrap();
+        let header = header(&batch);
+        assert!(header.is_transactional() && !header.is_control());
+        seen.push((header.producer_epoch, header.base_sequence));
+        queue.written(&batch);
+    }
+    assert_eq!(seen, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+}
+
+#[test]
+fn after_a_lost_batch_nothing_of_the_transaction_leaves_until_the_next_identity() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..2 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let Take::Batch(first) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
+    assert!(queue.fail(&first, false).is_empty());
+    assert!(matches!(queue.take(&policy, transaction(0), 1, now), Take::AfterIdentity));
+    assert_eq!(queue.give_up(&policy).len(), 1);
+    append(&mut queue, &policy, b"b", now);
+    let Take::Batch(next) = queue.take(&policy, transaction(1), 1, now) else { panic!("a batch") };
+    assert_eq!((header(&next).producer_epoch, header(&next).base_sequence), (1, 0));
+}
+
+/// With transactions of version 2 an abort does not wait for what is in flight: the epoch keeps it out of the log.
+#[test]
+fn what_was_given_up_in_flight_changes_nothing_when_its_outcome_comes() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = PartitionQueue::default();
+    append(&mut queue, &policy, b"a", now);
+    let Take::Batch(late) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
+    assert!(queue.give_up(&policy).is_empty());
+    append(&mut queue, &policy, b"b", now);
+    let Take::Batch(next) = queue.take(&policy, transaction(1), 2, now) else {
+        panic!("nothing to wait for")
+    };
+    assert!(queue.retry(late, true, None).is_some(), "not to be sent again");
+    assert_eq!(queue.failures(), 0);
+    append(&mut queue, &policy, b"c", now);
+    assert!(matches!(queue.take(&policy, transaction(1), 2, now), Take::AfterOutcome));
+    queue.written(&next);
+    let Take::Batch(last) = queue.take(&policy, transaction(1), 2, now) else { panic!("a batch") };
+    assert_eq!((header(&last).producer_epoch, header(&last).base_sequence), (1, 1));
+}
+
 #[test]
 fn sequences_count_records_and_survive_retries() {
     let (policy, now) = (policy(1, 0), Instant::now());

@@ -8,7 +8,7 @@ use std::mem;
 use super::header::{
     AT_ATTRIBUTES, AT_BASE_SEQUENCE, AT_BASE_TIMESTAMP, AT_LAST_OFFSET_DELTA, AT_LEADER_EPOCH,
     AT_LENGTH, AT_MAGIC, AT_MAX_TIMESTAMP, AT_PRODUCER_EPOCH, AT_PRODUCER_ID, AT_RECORD_COUNT,
-    BATCH_HEADER_LEN, LOG_OVERHEAD, MAGIC, NO_PARTITION_LEADER_EPOCH, put, seal_crc,
+    BATCH_HEADER_LEN, LOG_OVERHEAD, MAGIC, NO_PARTITION_LEADER_EPOCH, TRANSACTIONAL, put, seal_crc,
 };
 use crate::compression::{Codec, CompressError, Compression};
 use crate::varint;
@@ -236,6 +236,15 @@ pub fn stamp(batch: &mut [u8], stamp: ProducerStamp) {
     put(batch, AT_PRODUCER_EPOCH, stamp.producer_epoch.to_be_bytes());
     put(batch, AT_BASE_SEQUENCE, stamp.base_sequence.to_be_bytes());
     seal_crc(batch);
+}
+
+/// Marks a sealed batch as part of a transaction. [`stamp`] has to follow, for the checksum.
+///
+/// # Panics
+/// If `batch` is shorter than a batch header.
+pub fn mark_transactional(batch: &mut [u8]) {
+    let attributes = i16::from_be_bytes([batch[AT_ATTRIBUTES], batch[AT_ATTRIBUTES + 1]]);
+    put(batch, AT_ATTRIBUTES, (attributes | TRANSACTIONAL).to_be_bytes());
 }
 
 /// Bytes in front of a record's key, at most: length, attributes, two deltas, key length and, without

@@ -16,7 +16,9 @@ mod header;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{BatchBuilder, Header, ProducerStamp, RecordData, encoded_len_bound, stamp};
+pub use builder::{
+    BatchBuilder, Header, ProducerStamp, RecordData, encoded_len_bound, mark_transactional, stamp,
+};
 pub use control::{ControlRecord, EndTxnMarker, encode_end_txn_marker};
 pub use decode::{Batch, Batches, HeaderIter, Record, RecordHeaders, RecordRef, Records, batches};
 pub use error::RecordError;

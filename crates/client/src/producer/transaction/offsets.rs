@@ -1,0 +1,84 @@
+//! Offsets of a consumer group, as a transaction commits them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use curtail_proto::transaction::{CommittedOffset, GroupOffsets};
+
+use crate::{Error, Result, TopicPartition};
+
+/// An offset to commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetAndMetadata {
+    /// The next offset to read.
+    pub offset: i64,
+    /// Leader epoch of the record before it, where known.
+    pub leader_epoch: Option<i32>,
+    /// Words of the application's choice, kept with the offset.
+    pub metadata: String,
+}
+
+impl OffsetAndMetadata {
+    /// An offset with nothing to say about it.
+    #[must_use]
+    pub fn new(offset: i64) -> Self {
+        Self { offset, leader_epoch: None, metadata: String::new() }
+    }
+}
+
+/// The group whose offsets are committed, and the member that may do so (KIP-447).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerGroupMetadata {
+    /// `group.id`.
+    pub group_id: String,
+    /// Generation of the group, or epoch of the member; -1 for partitions that were assigned by hand.
+    pub generation_id: i32,
+    /// Id of the member; empty for partitions that were assigned by hand.
+    pub member_id: String,
+    /// `group.instance.id`.
+    pub group_instance_id: Option<String>,
+}
+
+impl ConsumerGroupMetadata {
+    /// A group without members: offsets of partitions that were assigned by hand.
+    #[must_use]
+    pub fn new(group_id: impl Into<String>) -> Self {
+        Self {
+            group_id: group_id.into(),
+            generation_id: -1,
+            member_id: String::new(),
+            group_instance_id: None,
+        }
+    }
+}
+
+/// The offsets of a group in the order of their partitions; the last one given for a partition counts.
+pub(super) fn of_group(
+    offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
+    group: &ConsumerGroupMetadata,
+) -> Result<GroupOffsets> {
+    if group.group_id.is_empty() {
+        return Err(Error::IllegalState("offsets of a transaction need a group.id"));
+    }
+    if group.generation_id > 0 && group.member_id.is_empty() {
+        return Err(Error::IllegalState("a group generation needs a member id"));
+    }
+    let offsets: BTreeMap<TopicPartition, OffsetAndMetadata> = offsets.into_iter().collect();
+    if offsets.values().any(|offset| offset.offset < 0) {
+        return Err(Error::IllegalState("an offset is never negative"));
+    }
+    let committed = |(at, offset): (TopicPartition, OffsetAndMetadata)| {
+        let committed = CommittedOffset {
+            offset: offset.offset,
+            leader_epoch: offset.leader_epoch.unwrap_or(-1),
+            metadata: offset.metadata.into(),
+        };
+        ((at.topic, at.partition), committed)
+    };
+    Ok(GroupOffsets {
+        group: group.group_id.as_str().into(),
+        generation: group.generation_id,
+        member: group.member_id.as_str().into(),
+        instance: group.group_instance_id.as_deref().map(Arc::from),
+        offsets: offsets.into_iter().map(committed).collect(),
+    })
+}
