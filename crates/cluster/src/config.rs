@@ -62,6 +62,14 @@ pub enum Plant {
     NoSequenceCheck,
     /// A follower keeps its tail when it parts from the leader's log.
     NoTruncation,
+    /// A request with `acks=all` that still waits when the partition is taken from its leader is answered as done.
+    AckOnMove,
+    /// A record counts as committed when all in-sync replicas but one have it.
+    CommitByMajority,
+    /// A new leader does not know what the producers have sent to the old one.
+    ForgetProducersWhenElected,
+    /// In an answer for several partitions of a topic the first two have each other's offsets.
+    MixUpAnswers,
 }
 
 /// Settings of an embedded cluster.

@@ -14,5 +14,5 @@ mod run;
 pub mod trace;
 
 pub use curtail_cluster::Plant;
-pub use plan::Plan;
+pub use plan::{Plan, Scenario};
 pub use run::{Counts, Report, run};

@@ -3,10 +3,20 @@
 
 use std::process::ExitCode;
 
-use curtail_sim::{Plan, Plant, run, trace::Keep};
+use curtail_sim::{Plan, Plant, Scenario, run, trace::Keep};
 
-const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--trace] [--plan] \
-                     [--plant ack-before-replication|no-sequence-check|no-truncation]";
+const USAGE: &str =
+    "usage: curtail-sim --seed N [--count N] [--scenario NAME] [--trace] [--plan] [--plant NAME]";
+
+const PLANTS: [(&str, Plant); 7] = [
+    ("ack-before-replication", Plant::AckBeforeReplication),
+    ("no-sequence-check", Plant::NoSequenceCheck),
+    ("no-truncation", Plant::NoTruncation),
+    ("ack-on-move", Plant::AckOnMove),
+    ("commit-by-majority", Plant::CommitByMajority),
+    ("forget-producers-when-elected", Plant::ForgetProducersWhenElected),
+    ("mix-up-answers", Plant::MixUpAnswers),
+];
 
 struct Options {
     seed: u64,
@@ -14,11 +24,18 @@ struct Options {
     keep: Keep,
     show_plan: bool,
     plant: Option<Plant>,
+    scenario: Option<Scenario>,
 }
 
 fn parse() -> Result<Options, String> {
-    let mut options =
-        Options { seed: 0, count: 1, keep: Keep::Tail, show_plan: false, plant: None };
+    let mut options = Options {
+        seed: 0,
+        count: 1,
+        keep: Keep::Tail,
+        show_plan: false,
+        plant: None,
+        scenario: None,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
@@ -29,13 +46,13 @@ fn parse() -> Result<Options, String> {
             "--trace" => options.keep = Keep::All,
             "--plan" => options.show_plan = true,
             "--plant" => {
-                options.plant = Some(match value()?.as_str() {
-                    "ack-before-replication" => Plant::AckBeforeReplication,
-                    "no-sequence-check" => Plant::NoSequenceCheck,
-                    "no-truncation" => Plant::NoTruncation,
-                    other => return Err(format!("there is no plant '{other}'\n{USAGE}")),
-                });
+                let name = value()?;
+                let plant = PLANTS.iter().find(|(known, _)| *known == name);
+                let names = PLANTS.map(|(name, _)| name).join(", ");
+                options.plant =
+                    Some(plant.ok_or(format!("there is no plant '{name}'; there are {names}"))?.1);
             }
+            "--scenario" => options.scenario = Some(value()?.parse()?),
             _ => return Err(format!("unknown argument '{arg}'\n{USAGE}")),
         }
     }
@@ -52,7 +69,10 @@ fn main() -> ExitCode {
     };
     let mut failed = 0;
     for seed in options.seed..options.seed + options.count {
-        let mut plan = Plan::from_seed(seed);
+        let mut plan = match options.scenario {
+            Some(scenario) => Plan::of(scenario, seed),
+            None => Plan::from_seed(seed),
+        };
         plan.plant = options.plant;
         if options.show_plan {
             println!("{plan:#?}");

@@ -1,9 +1,13 @@
 //! What a seed means: the network, the workload and the faults of one run. Pure.
 
+mod scenario;
+
 use std::time::Duration;
 
 use curtail_cluster::Plant;
 use curtail_net::Entropy;
+
+pub use self::scenario::Scenario;
 
 /// Brokers of every simulated cluster.
 pub const BROKERS: i32 = 3;
@@ -13,6 +17,8 @@ pub const BROKERS: i32 = 3;
 pub struct Plan {
     /// The seed it comes from; the run draws from it too.
     pub seed: u64,
+    /// The kind of trouble that the seed was asked for; `None` for the mixture.
+    pub scenario: Option<Scenario>,
     /// Shortest and longest time a message is under way.
     pub latency: (Duration, Duration),
     /// One in this many writes is taken only in part; 0 for none.
@@ -179,6 +185,7 @@ impl Plan {
         let partitions = dice.between(4, 6) as i32;
         let mut plan = Self {
             seed,
+            scenario: None,
             latency: (dice.ms(0, 1), Duration::from_millis(slowest)),
             short_writes: dice.one_of(&[0, 2, 10]),
             partitions,

@@ -24,7 +24,7 @@ use crate::{
     checker::{Violation, check},
     history::{History, Outcome},
     net::{self, EPOCH, Fabric},
-    plan::{BROKERS, Host, Plan},
+    plan::{BROKERS, Host, Plan, Scenario},
     readback,
     trace::{Keep, LogToTrace, Trace},
 };
@@ -44,6 +44,8 @@ const REAL_LIMIT: Duration = Duration::from_secs(60);
 pub struct Report {
     /// The seed.
     pub seed: u64,
+    /// The kind of trouble, if one was asked for.
+    pub scenario: Option<Scenario>,
     /// Every broken promise.
     pub violations: Vec<Violation>,
     /// Hash of the trace: equal for runs of the same plan.
@@ -72,14 +74,13 @@ pub struct Counts {
 impl Report {
     /// The violations, the seed and how to see the run again.
     pub fn describe(&self) -> String {
-        let mut text = format!("seed {}: {} violations\n", self.seed, self.violations.len());
+        let scenario = self.scenario.map(|scenario| format!(" --scenario {scenario}"));
+        let asked = format!("{}{}", self.seed, scenario.unwrap_or_default());
+        let mut text = format!("seed {asked}: {} violations\n", self.violations.len());
         for violation in self.violations.iter().take(20) {
             text += &format!("  {violation}\n");
         }
-        text + &format!(
-            "replay: cargo run -p curtail-sim -- --seed {} --trace\n    or: CURTAIL_SIM_SEED={} cargo test -p curtail-sim replay -- --nocapture",
-            self.seed, self.seed
-        )
+        text + &format!("replay: cargo run -p curtail-sim -- --seed {asked} --trace")
     }
 }
 
@@ -143,6 +144,7 @@ pub fn run(plan: &Plan, keep: Keep) -> Report {
     };
     let failed = |violation| Report {
         seed: plan.seed,
+        scenario: plan.scenario,
         violations: vec![violation],
         hash: trace.hash(),
         elapsed: Duration::ZERO,
@@ -325,6 +327,7 @@ fn conclude(
     };
     Report {
         seed: plan.seed,
+        scenario: plan.scenario,
         violations,
         hash: trace.hash(),
         elapsed,

@@ -158,7 +158,15 @@ fn respond(
                 .collect(),
         })
         .collect();
-    ProduceResponse { topics, throttle_time_ms: 0, node_endpoints: endpoints.0 }
+    let mut response = ProduceResponse { topics, throttle_time_ms: 0, node_endpoints: endpoints.0 };
+    if call.broker.config.plant == Some(Plant::MixUpAnswers) {
+        for topic in &mut response.topics {
+            if let [first, second, ..] = &mut topic.partitions[..] {
+                std::mem::swap(&mut first.base_offset, &mut second.base_offset);
+            }
+        }
+    }
+    response
 }
 
 fn respond_one(

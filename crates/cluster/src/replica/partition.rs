@@ -219,6 +219,9 @@ impl Partition {
             inner.fetches.news();
             return;
         }
+        if new_epoch && self.owner.plant == Some(Plant::ForgetProducersWhenElected) {
+            inner.log.expire_producers(i64::MAX);
+        }
         if new_epoch || inner.leading.is_none() {
             let followers = image.replicas.iter().copied().filter(|id| *id != me);
             inner.leading = Some(Progress::new(followers, inner.log.end_offset(), now));
@@ -236,7 +239,12 @@ impl Partition {
             return;
         }
         let me = self.owner.broker;
-        let committed = progress.committed(me, inner.log.end_offset(), &inner.image.isr);
+        let committed = match self.owner.plant {
+            Some(Plant::CommitByMajority) => {
+                progress.committed_without_slowest(me, inner.log.end_offset(), &inner.image.isr)
+            }
+            _ => progress.committed(me, inner.log.end_offset(), &inner.image.isr),
+        };
         if committed <= inner.high_watermark {
             return;
         }
@@ -416,7 +424,10 @@ impl Partition {
     pub(crate) fn ack(&self, taken: &Taken, id: u64) -> Ack {
         let mut inner = self.inner.lock();
         inner.acks.remove(taken.appended.last_offset + 1, id);
-        Self::ack_locked(&inner, taken)
+        match Self::ack_locked(&inner, taken) {
+            Ack::Failed(_) if self.owner.plant == Some(Plant::AckOnMove) => Ack::Done,
+            ack => ack,
+        }
     }
 
     fn ack_locked(inner: &Inner, taken: &Taken) -> Ack {

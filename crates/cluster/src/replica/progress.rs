@@ -74,6 +74,19 @@ impl Progress {
         isr.iter().map(end).min().unwrap_or(leader_end)
     }
 
+    /// What [`Self::committed`] would be if the slowest in-sync follower did not count: for a planted bug.
+    pub(super) fn committed_without_slowest(
+        &self,
+        leader: i32,
+        leader_end: i64,
+        isr: &[i32],
+    ) -> i64 {
+        let without = |out: &i32| isr.iter().copied().filter(|id| id != out).collect::<Vec<_>>();
+        let followers = isr.iter().filter(|id| **id != leader);
+        let committed = followers.map(|out| self.committed(leader, leader_end, &without(out)));
+        committed.max().unwrap_or(leader_end)
+    }
+
     /// Whether a follower out of sync may come back: it has what is committed and what older leaders wrote.
     pub(super) fn may_join(&self, id: i32, high_watermark: i64) -> bool {
         self.followers
