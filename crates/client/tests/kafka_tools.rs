@@ -1,13 +1,12 @@
 //! Kafka's own tools and this client on the same clusters: each reads exactly what the other wrote, and both kinds
-//! of data directory hold logs that Kafka's log reader finds valid.
-//!
-//! `ConsumerPerformance` and `EndToEndLatency` run against Apache Kafka only. The first subscribes as a group and the
-//! second commits offsets: both need a group coordinator, which the embedded cluster has not got (it answers no
-//! `FindCoordinator`). `ConsoleConsumer` reads one assigned partition at a time here, which needs none.
+//! of data directory hold logs that Kafka's log reader finds valid. Its consumers and its tool for groups find the
+//! coordinator of either kind of cluster to be the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "kafka_tools/groups.rs"]
+mod groups;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,8 +30,21 @@ const TYPED: &str = "typed";
 /// What `ProducerPerformance` writes.
 const COUNTED: &str = "counted";
 const PARTITIONS: i32 = 3;
+/// What consumers of one group share.
+const SHARED: &str = "shared";
+/// What `EndToEndLatency` writes and reads.
+const LATENCY: &str = "latency";
 /// How long the part of a test before the dumps may take; what it printed says how far it came.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Every topic that both kinds of cluster have.
+const TOPICS: [(&str, i32); 5] = [
+    (WRITTEN, PARTITIONS),
+    (TYPED, PARTITIONS),
+    (COUNTED, PARTITIONS),
+    (SHARED, PARTITIONS),
+    (LATENCY, 1),
+];
 
 const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 const PER_CODEC: usize = 100;
@@ -195,9 +207,7 @@ fn kafkas_tools_agree_with_us_embedded() {
             config.broker_session_timeout = Duration::from_secs(30);
         });
         let tools = Tools { toolchain, backend: backend.await };
-        tools
-            .create_topics(&[(WRITTEN, PARTITIONS), (TYPED, PARTITIONS), (COUNTED, PARTITIONS)], 3)
-            .await;
+        tools.create_topics(&TOPICS, 3).await;
         let expected = both_ways(&tools).await;
         let Tools { toolchain, backend: Backend::Embedded(cluster) } = tools else {
             unreachable!("embedded")
@@ -216,18 +226,10 @@ fn kafkas_tools_agree_with_us_apache() {
     let Some(toolchain) = curtail_apache::require_or_skip(name) else { return };
     let tools = Tools { toolchain, backend: Backend::apache(name, 1).expect("it is there") };
     let expected = in_time(async {
-        let all = [
-            (WRITTEN, PARTITIONS),
-            (TYPED, PARTITIONS),
-            (COUNTED, PARTITIONS),
-            ("ours", 7),
-            ("javas", 7),
-        ];
-        tools.create_topics(&all, 1).await;
+        tools.create_topics(&TOPICS, 1).await;
+        tools.create_topics(&[("ours", 7), ("javas", 7)], 1).await;
         let expected = both_ways(&tools).await;
-        consumer_performance_counts(&tools, &expected);
         keys_go_where_javas_go(&tools).await;
-        end_to_end_latency_runs(&tools, "ours", 7).await;
         expected
     });
     let Backend::Apache(cluster) = &tools.backend else { unreachable!("apache") };
@@ -244,13 +246,17 @@ struct Stamped {
     text: Text,
 }
 
-/// Everything that needs no group: we write and the tools read, then the tools write and we read.
+/// We write and the tools read, alone and in groups, then the tools write and we read.
 async fn both_ways(tools: &Tools) -> Written {
     let written = write(&tools.backend).await;
     console_consumer_reads(tools, &written);
     end_offsets_agree(tools, &written).await;
+    consumer_performance_counts(tools, &written);
+    groups::tool_sees_what_consumers_commit(tools, &written);
     console_producer_is_read(tools).await;
     producer_performance_is_read(tools).await;
+    end_to_end_latency_runs(tools, LATENCY, 1).await;
+    groups::two_consumers_share_a_topic(tools, SHARED).await;
     written
 }
 
@@ -394,7 +400,6 @@ fn consumer_performance_counts(tools: &Tools, written: &Written) {
 /// Every record it sends must come back to it, or it fails.
 async fn end_to_end_latency_runs(tools: &Tools, topic: &str, partitions: i32) {
     let before: i64 = tools.end_offsets(topic, partitions).await.iter().sum();
-    assert!(before > 0, "our producer wrote to the topic");
     let printed = tools.run(
         "EndToEndLatency",
         &[&tools.backend.bootstrap(), topic, "100", "all", "128"],
