@@ -218,6 +218,7 @@ fn kafkas_tools_agree_with_us_embedded() {
     for broker in 1..=3 {
         check_logs(&toolchain, &directory.path().join(format!("broker-{broker}")), &expected);
     }
+    groups::check_coordinators_log(&toolchain, &directory.path().join("broker-1"));
 }
 
 #[test]

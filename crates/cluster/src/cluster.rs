@@ -285,6 +285,12 @@ impl ClusterHandle {
         Some(sessions)
     }
 
+    /// The running incarnation of a broker.
+    #[cfg(test)]
+    pub(crate) fn running(&self, id: i32) -> Option<Arc<broker::Broker>> {
+        self.slot(id)?.current.lock().as_ref()?.upgrade()
+    }
+
     /// Returns once the condition holds; it is checked at every change of the cluster's metadata.
     ///
     /// # Cancel safety

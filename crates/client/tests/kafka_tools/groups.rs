@@ -3,20 +3,24 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Stdio},
     sync::mpsc,
     time::Instant,
 };
 
 use curtail::Record;
+use curtail_apache::Toolchain;
 
-use super::{LIMIT, PARTITIONS, Tools, WRITTEN, Written, producer};
+use super::{LIMIT, PARTITIONS, Tools, WRITTEN, Written, producer, run};
 
+/// The group of [`tool_sees_what_consumers_commit`].
+const READERS: &str = "readers";
 const COMMAND: &str = "consumer.group.ConsumerGroupCommand";
 
 /// A consumer of a group reads everything and commits it, and the tool sees, resets and deletes the group.
 pub(super) fn tool_sees_what_consumers_commit(tools: &Tools, written: &Written) {
-    let group = "readers";
+    let group = READERS;
     let count: usize = written.values().map(Vec::len).sum();
     let max = count.to_string();
     let mut args = vec!["--group", group, "--from-beginning", "--max-messages", &max];
@@ -70,6 +74,25 @@ fn expect_offsets(tools: &Tools, group: &str, committed: &[usize], ends: &[usize
         })
         .collect();
     assert_eq!(rows(&described, group), expected, "{described}");
+}
+
+/// Kafka's log reader decodes every record of the coordinator's topic in the data directory of an embedded broker.
+pub(super) fn check_coordinators_log(toolchain: &Toolchain, data: &Path) {
+    let log = |partition: i32| {
+        let directory = data.join(format!("__consumer_offsets-{partition}"));
+        directory.join("00000000000000000000.log").display().to_string()
+    };
+    let files: Vec<String> = (0..4).map(log).collect();
+    let args = ["--offsets-decoder", "--files", &files.join(",")];
+    let printed = run(toolchain, "DumpLogSegments", &args, b"");
+    assert!(!printed.contains("skipping"), "{printed}");
+    let of = |words: &[&str]| {
+        printed.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    };
+    let readers = format!("\"group\":\"{READERS}\"");
+    assert!(of(&[&readers, "\"topic\":\"written\"", "\"offset\":1,"]) == 3, "{printed}");
+    assert!(of(&[&readers, "\"protocolType\":\"consumer\""]) > 0, "{printed}");
+    assert!(of(&[&readers, "<DELETE>"]) > 0, "{printed}");
 }
 
 /// A console consumer that goes on until it is killed.

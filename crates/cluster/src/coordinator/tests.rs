@@ -115,3 +115,122 @@ mod values {
         assert!(offsets.is_empty());
     }
 }
+
+mod transactions {
+    use std::{sync::Arc, time::Duration};
+
+    use curtail_net::Env;
+    use curtail_wire::{ErrorCode, records::EndTxnMarker};
+
+    use super::super::{
+        Kind,
+        groups::{Committer, Groups},
+        records::OffsetValue,
+        runtime::{Producer, Shard},
+    };
+    use crate::{Cluster, ClusterConfig, broker::Broker, log::TxnMarker};
+
+    const GROUP: &str = "hello";
+    /// Its partition, of four.
+    const PARTITION: i32 = 2;
+    const PRODUCER: Producer = Producer { id: 7, epoch: 0 };
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// The group's coordinator once it has loaded.
+    async fn coordinator(cluster: &Cluster) -> (Arc<Broker>, Arc<Shard<Groups>>) {
+        let loaded = async {
+            loop {
+                let leader = cluster.leader(Kind::Group.topic(), PARTITION);
+                let broker = leader.and_then(|(leader, _)| cluster.running(leader));
+                let broker = broker.expect("a leader that runs");
+                if let Ok(shard) = broker.groups.shard(&broker, GROUP)
+                    && shard.run(&broker, |_, _| ()).is_ok()
+                {
+                    return (broker, shard);
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, loaded).await.expect("it loads")
+    }
+
+    /// Prepares an offset and waits until it is committed in the log.
+    async fn prepare(
+        (broker, shard): &(Arc<Broker>, Arc<Shard<Groups>>),
+        partition: i32,
+        offset: i64,
+    ) -> Result<(), ErrorCode> {
+        let nobody = Committer { member_id: "", instance_id: None, generation: -1 };
+        let value =
+            OffsetValue { offset, leader_epoch: 0, metadata: String::new(), commit_timestamp: 1 };
+        let offsets = vec![(("t".to_owned(), partition), value)];
+        let taken = shard.run(broker, |groups, cx| {
+            let guard = cx.begin_verification(PRODUCER)?;
+            groups.prepare(GROUP, nobody, (PRODUCER, guard), offsets, cx)
+        })?;
+        let taken = taken?.expect("an offset was appended");
+        shard.committed(broker, &taken, TIMEOUT).await
+    }
+
+    /// Committed offsets by partition, and the partitions that a transaction is about to change.
+    fn state((broker, shard): &(Arc<Broker>, Arc<Shard<Groups>>)) -> (Vec<(i32, i64)>, Vec<i32>) {
+        let state = shard.run(broker, |groups, _| {
+            let Some(offsets) = groups.offsets(GROUP) else { return Default::default() };
+            let committed = offsets.all().map(|(at, value)| (at.1, value.offset)).collect();
+            let pending = (0..3).filter(|p| offsets.is_pending(&("t".to_owned(), *p))).collect();
+            (committed, pending)
+        });
+        state.expect("the coordinator is here")
+    }
+
+    async fn end(of: &(Arc<Broker>, Arc<Shard<Groups>>), result: EndTxnMarker) {
+        let marker = TxnMarker {
+            producer_id: PRODUCER.id,
+            producer_epoch: PRODUCER.epoch,
+            result,
+            coordinator_epoch: 0,
+            bumped: false,
+        };
+        let (broker, shard) = of;
+        let taken = shard.run(broker, |groups, cx| groups.write_marker(&marker, cx));
+        let taken = taken.expect("the coordinator is here").expect("appended");
+        shard.committed(broker, &taken, TIMEOUT).await.expect("committed");
+    }
+
+    /// Moves the coordinator to another broker.
+    async fn move_on(cluster: &Cluster) -> (Arc<Broker>, Arc<Shard<Groups>>) {
+        let topic = Kind::Group.topic();
+        let (leader, _) = cluster.leader(topic, PARTITION).expect("a leader");
+        let other = cluster.broker_ids().into_iter().find(|id| *id != leader).expect("another");
+        cluster.move_leader(topic, PARTITION, other).expect("in sync");
+        cluster.settled().await;
+        coordinator(cluster).await
+    }
+
+    #[tokio::test]
+    async fn prepared_offsets_hold_with_the_marker_wherever_the_coordinator_is() {
+        let config = ClusterConfig { brokers: 2, ..ClusterConfig::default() };
+        let cluster = Cluster::start(config.clone(), Env::real()).await.expect("it starts");
+        let spec = Kind::Group.topic_spec(&config);
+        cluster.controller().create_topic(&spec).expect("a new topic");
+        cluster.settled().await;
+        let first = coordinator(&cluster).await;
+        prepare(&first, 0, 5).await.expect("prepared");
+        prepare(&first, 1, 6).await.expect("prepared");
+        assert_eq!(state(&first), (vec![], vec![0, 1]));
+
+        // The transaction is open when the coordinator moves, and is committed there.
+        let second = move_on(&cluster).await;
+        assert_eq!(prepare(&first, 2, 9).await, Err(ErrorCode::NOT_COORDINATOR));
+        assert_eq!(state(&second), (vec![], vec![0, 1]));
+        end(&second, EndTxnMarker::Commit).await;
+        assert_eq!(state(&second), (vec![(0, 5), (1, 6)], vec![]));
+        prepare(&second, 0, 50).await.expect("prepared");
+        end(&second, EndTxnMarker::Abort).await;
+
+        // Whoever loads the log finds the same.
+        let third = move_on(&cluster).await;
+        assert_eq!(state(&third), (vec![(0, 5), (1, 6)], vec![]));
+        cluster.shutdown().await;
+    }
+}
