@@ -69,6 +69,9 @@ async fn init_producer_id(
         .await?;
     let identity = ProducerIdentity { id: answer.producer_id.0, epoch: answer.producer_epoch };
     Ok(match ErrorCode(answer.error_code) {
+        ErrorCode::NONE if identity.id < 0 || identity.epoch < 0 => {
+            return Err(connection.protocol_error("InitProducerId without a producer id"));
+        }
         ErrorCode::NONE => Reply::Identity(identity),
         code => Reply::Refused(code),
     })
@@ -203,7 +206,7 @@ async fn end(
     let next = ProducerIdentity { id: answer.producer_id.0, epoch: answer.producer_epoch };
     Ok(match (ErrorCode(answer.error_code), call.protocol) {
         (ErrorCode::NONE, Protocol::V1) => Reply::Done,
-        (ErrorCode::NONE, Protocol::V2) if next.id < 0 => {
+        (ErrorCode::NONE, Protocol::V2) if next.id < 0 || next.epoch < 0 => {
             return Err(connection.protocol_error("EndTxn without the next epoch"));
         }
         (ErrorCode::NONE, Protocol::V2) => Reply::Identity(next),
