@@ -1,8 +1,8 @@
 //! Leaders move under load: what the hints of KIP-951 are worth.
 //!
 //! Embedded, after the KIP's micro benchmark at a size that one machine holds: six brokers, 100 partitions, each leader
-//! moved to the next replica in turn. How fast a move becomes known is a model: the two brokers concerned learn of it at
-//! once, the others' metadata is late by [`CONVERGENCE`]. On Apache Kafka there is no model: all leaders move at once,
+//! moved to the next replica in turn. How fast a move becomes known is a model: the partition's three replicas learn of it
+//! at once, the other brokers' metadata is late by [`CONVERGENCE`]. On Apache Kafka there is no model: all leaders move at once,
 //! twice.
 
 use std::{
@@ -170,9 +170,9 @@ fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
 }
 
 fn move_one(testbed: &Testbed, topic: &str, partition: i32) -> Result<()> {
-    let concerned = testbed.next_leader(topic, partition)?;
-    testbed.set_metadata_delays(&delays(testbed, &[concerned.0, concerned.1], CONVERGENCE))?;
-    testbed.move_leader(topic, partition, concerned.1)
+    let replicas = testbed.next_leaders(topic, partition)?;
+    testbed.set_metadata_delays(&delays(testbed, &replicas, CONVERGENCE))?;
+    testbed.move_leader(topic, partition, replicas[0])
 }
 
 /// Nothing for the brokers concerned, `late` for the others.

@@ -12,7 +12,7 @@ use curtail::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::runtime::Runtime;
 
-use super::{Figure, Sample};
+use super::{Figure, Sample, Testbed};
 use crate::{
     cpu::CpuTime,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
@@ -225,6 +225,31 @@ impl Load {
         }
         Sent { start, fates, first_error, load: self, cpu }
     }
+}
+
+/// Gives brokers that have just started work that nobody measures: a Java virtual machine compiles while it serves,
+/// and its first seconds say nothing about the client.
+///
+/// # Errors
+/// As [`Load::run`].
+pub(super) fn warm_brokers(testbed: &Testbed, seed: u64) -> Result<()> {
+    let topic = "lab-warm-up";
+    testbed.create_topic(topic, 12, 3)?;
+    let load = Load {
+        config: ProducerConfig::new(testbed.bootstrap()),
+        topic: topic.into(),
+        records: 50_000,
+        warmup: 0,
+        rate: 5000.0,
+        size: 1000,
+        keys: Keys::None,
+        placement: Placement::Producer,
+        seed,
+        warm_up: true,
+        earlier: false,
+    };
+    load.run(|_| Ok(()))?;
+    testbed.delete_topic(topic)
 }
 
 impl Sent {

@@ -1,6 +1,9 @@
 //! Runs the arms of an experiment in turn.
 
-use super::{Arm, ArmReport, Arms, Experiment, Report, Sample, Setting, Turn};
+use super::{
+    Arm, ArmReport, Arms, ClusterKind, Experiment, Report, Sample, Setting, Turn,
+    load::warm_brokers,
+};
 use crate::perf::{Error, Result};
 
 /// What happens in a run.
@@ -35,6 +38,9 @@ pub fn run(
     let arms = chosen(experiment, setting)?;
     progress(Event::Starting);
     let testbed = experiment.start(setting)?;
+    if setting.cluster == ClusterKind::Apache {
+        warm_brokers(&testbed, setting.seed)?;
+    }
     let rounds = experiment.rounds(setting);
     let mut samples: Vec<Option<Sample>> = vec![None; arms.len()];
     let of = rounds as usize * arms.len();

@@ -258,16 +258,17 @@ impl Testbed {
         }
     }
 
-    /// A partition's leader and the next of its in-sync replicas. Embedded only.
-    pub(super) fn next_leader(&self, topic: &str, partition: i32) -> Result<(i32, i32)> {
+    /// A partition's in-sync replicas, the one behind the leader first. Embedded only.
+    pub(super) fn next_leaders(&self, topic: &str, partition: i32) -> Result<Vec<i32>> {
         let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
         let cluster = embedded.cluster();
         let failed = |reason| Error::Unexpected(format!("{topic}-{partition}: {reason}"));
         let leader = cluster.leader(topic, partition).map(|(leader, _)| leader);
         let leader = leader.ok_or_else(|| failed("it has no leader"))?;
-        let in_sync = cluster.isr(topic, partition).unwrap_or_default();
-        let next = next_after(&in_sync, leader);
-        Ok((leader, next.ok_or_else(|| failed("no other replica is in sync"))?))
+        let mut in_sync = cluster.isr(topic, partition).unwrap_or_default();
+        let at = in_sync.iter().position(|id| *id == leader).filter(|_| in_sync.len() > 1);
+        in_sync.rotate_left(at.ok_or_else(|| failed("no other replica is in sync"))? + 1);
+        Ok(in_sync)
     }
 
     /// Makes an in-sync replica the leader of a partition. Embedded only.
@@ -322,12 +323,6 @@ fn describe(runtime: &Runtime, admin: &Admin, topic: &str) -> Result<TopicDescri
     let described = runtime.block_on(admin.describe_topics(&[topic]))?;
     let first = described.into_iter().next().map(|(_, described)| described);
     Ok(first.unwrap_or_else(|| Err(curtail::Error::UnknownTopic(topic.into())))?)
-}
-
-fn next_after(replicas: &[i32], leader: i32) -> Option<i32> {
-    let at = replicas.iter().position(|id| *id == leader)?;
-    let next = replicas[(at + 1) % replicas.len()];
-    (next != leader).then_some(next)
 }
 
 fn unknown(id: i32) -> Error {
