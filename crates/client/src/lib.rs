@@ -80,6 +80,8 @@ pub use error::{ConfigError, Error, Result};
 pub use metrics::{BrokerMetrics, Distribution, NamedMetric, ProducerMetrics};
 pub use producer::{
     ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,
-    OutgoingRecord, Producer, ProducerInterceptor, Timing, Transaction, TransactionalProducer,
+    OutgoingRecord, PartitionMetrics, Partitioner, Producer, ProducerInterceptor,
+    RoundRobinPartitioner, RoutingMetrics, Timing, TopicPartitions, Transaction,
+    TransactionalProducer,
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};

@@ -46,6 +46,21 @@ impl<'a> Record<'a> {
         self
     }
 
+    /// The topic.
+    pub fn topic(&self) -> &'a str {
+        self.topic
+    }
+
+    /// The key, if there is one.
+    pub fn key_bytes(&self) -> Option<&'a [u8]> {
+        self.key
+    }
+
+    /// The value, if there is one.
+    pub fn value_bytes(&self) -> Option<&'a [u8]> {
+        self.value
+    }
+
     /// Sets the headers; order and duplicates are kept.
     #[must_use]
     pub fn headers(mut self, headers: &'a [Header<'a>]) -> Self {

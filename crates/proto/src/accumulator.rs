@@ -12,7 +12,8 @@
 //!   of which nobody knows whether it was written under the old epoch is never written under the new one.
 //!
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
-//! ([`PartitionQueue::take`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
+//! ([`PartitionQueue::take`]), moving what was never sent ([`PartitionQueue::take_movable`],
+//! [`PartitionQueue::adopt`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
 //! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
 //! ([`PartitionQueue::give_up`]).
 
@@ -81,8 +82,10 @@ pub struct Batch<C> {
     pub attempts: u32,
     /// Who waits for the outcome.
     pub completion: C,
-    /// Position in the partition's order; never reused.
+    /// Position in the partition's order, given when it is first taken; never reused.
     order: u64,
+    /// A record of it belongs to this partition by its key or by the caller's word.
+    bound: bool,
     stamp: Option<ProducerStamp>,
     /// An attempt ended without an answer.
     outcome_unknown: bool,
@@ -118,7 +121,11 @@ struct OpenBatch<C> {
     room: usize,
     created: Instant,
     completion: C,
+    bound: bool,
 }
+
+/// Order of a batch that was never taken.
+const NEVER_TAKEN: u64 = u64::MAX;
 
 /// A record's place in the open batch.
 #[derive(Debug)]
@@ -287,7 +294,8 @@ impl<C> PartitionQueue<C> {
         let readiness =
             if full || !self.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
         let room = policy.batch_size.max(1);
-        let open = self.open.insert(OpenBatch { builder, room, created: now, completion });
+        let open =
+            self.open.insert(OpenBatch { builder, room, created: now, completion, bound: false });
         Placed { index: 0, bytes, completion: &open.completion, readiness }
     }
 
@@ -305,11 +313,44 @@ impl<C> PartitionQueue<C> {
             created: open.created,
             attempts: 0,
             completion: open.completion,
-            order: self.next_order,
+            order: NEVER_TAKEN,
+            bound: open.bound,
             stamp: None,
             outcome_unknown: false,
         });
-        self.next_order += 1;
+    }
+
+    /// Binds the open batch to this partition: the record just appended may be written nowhere else.
+    pub fn bind(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.bound = true;
+        }
+    }
+
+    /// Takes out every batch that may as well be written to another partition: it was never sent, and none of its
+    /// records is bound to this one. To be given to another queue with [`Self::adopt`].
+    pub fn take_movable(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
+        if self.open.as_ref().is_some_and(|open| !open.bound) {
+            self.seal(policy);
+        }
+        let (movable, kept): (Vec<_>, Vec<_>) =
+            self.sealed.drain(..).partition(|batch| !batch.bound && batch.order == NEVER_TAKEN);
+        self.sealed.extend(kept);
+        movable
+    }
+
+    /// Takes in a batch that another queue gave away. It goes before those that were begun later, so that they still
+    /// expire in order.
+    pub fn adopt(&mut self, batch: Batch<C>) {
+        let at = self.sealed.partition_point(|other| other.created <= batch.created);
+        self.sealed.insert(at, batch);
+    }
+
+    /// Who waits for what is not in flight.
+    pub fn waiting_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        let open = self.open.iter_mut().map(|open| &mut open.completion);
+        let complete = self.again.iter_mut().chain(&mut self.sealed);
+        open.chain(complete.map(|batch| &mut batch.completion))
     }
 
     /// The next batch for `broker`, stamped and counted as in flight; or why there is none.
@@ -348,6 +389,10 @@ impl<C> PartitionQueue<C> {
             return self.take_open(policy, idempotence, broker, now);
         };
         self.number(&mut batch, idempotence);
+        if batch.order == NEVER_TAKEN {
+            batch.order = self.next_order;
+            self.next_order += 1;
+        }
         batch.attempts += 1;
         self.in_flight.push_back(batch.order);
         self.sent_to = broker;

@@ -10,6 +10,8 @@
 //! | [`inflight`] | which answer belongs to which request |
 //! | [`metadata`] | who leads what, as an immutable snapshot; leader epochs only go forward |
 //! | [`partitioner`] | where a record without a partition goes |
+//! | [`load`] | how long a record added now has to expect to wait at a broker |
+//! | [`budget`] | who may take how much of `buffer.memory`, and who is next |
 //! | [`pipelining`] | how many small requests to have under way on a connection |
 //! | [`backoff`] | how long to wait before trying again |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
@@ -19,9 +21,11 @@
 
 pub mod accumulator;
 pub mod backoff;
+pub mod budget;
 pub mod classify;
 pub mod fetch_session;
 pub mod inflight;
+pub mod load;
 pub mod metadata;
 pub mod partitioner;
 pub mod pipelining;

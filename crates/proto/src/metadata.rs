@@ -16,8 +16,11 @@ use curtail_wire::{
 };
 use imbl::OrdMap;
 
+mod in_sync;
 #[cfg(test)]
 mod tests;
+
+pub use in_sync::InSync;
 
 /// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +70,8 @@ pub struct Topic {
     pub id: Uuid,
     /// Leaders by partition index.
     pub leaders: Box<[Leader]>,
+    /// In-sync replicas by partition index.
+    pub in_sync: InSync,
 }
 
 /// The cluster at one moment.
@@ -147,6 +152,12 @@ impl Snapshot {
     pub fn leader(&self, topic: &str, partition: i32) -> Leader {
         let Ok(index) = usize::try_from(partition) else { return Leader::NONE };
         self.topics.get(topic).and_then(|t| t.leaders.get(index)).copied().unwrap_or(Leader::NONE)
+    }
+
+    /// A partition's in-sync replicas as last heard; none when unknown.
+    pub fn in_sync(&self, topic: &str, partition: i32) -> &[i32] {
+        let Ok(index) = usize::try_from(partition) else { return &[] };
+        self.topics.get(topic).map_or(&[], |topic| topic.in_sync.of_partition(index))
     }
 
     /// Takes a Metadata answer in. `asked` names the topics the request was for, so that a topic the answer says
@@ -230,7 +241,8 @@ impl Snapshot {
         if leaders.iter().any(|l| l.id < 0) {
             changes.leaderless.push(name.clone());
         }
-        let topic = Topic { name: name.clone(), id: answered.topic_id, leaders };
+        let in_sync = InSync::of(answered);
+        let topic = Topic { name: name.clone(), id: answered.topic_id, leaders, in_sync };
         if known.as_deref() == Some(&topic) {
             return;
         }

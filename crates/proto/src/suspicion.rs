@@ -38,6 +38,7 @@ impl Suspicion {
 pub struct AnswerTime {
     mean: Option<Duration>,
     deviation: Duration,
+    last: Duration,
 }
 
 impl AnswerTime {
@@ -45,6 +46,7 @@ impl AnswerTime {
     /// when it went on must not make the next freeze look usual.
     pub fn answered(&mut self, took: Duration, ceiling: Duration) {
         let took = took.min(ceiling);
+        self.last = took;
         let Some(mean) = self.mean else {
             self.mean = Some(took);
             self.deviation = took / 2;
@@ -57,6 +59,12 @@ impl AnswerTime {
     /// The smoothed mean; `None` before the first answer.
     pub fn mean(&self) -> Option<Duration> {
         self.mean
+    }
+
+    /// What the next answer is likely to take: the mean, or the last answer where that came sooner. One slow answer says
+    /// little, and a broker that has recovered shows it with its first one. `None` before the first answer.
+    pub fn likely(&self) -> Option<Duration> {
+        self.mean.map(|mean| mean.min(self.last))
     }
 
     /// What hardly any answer exceeds: the mean and four deviations. `None` before the first answer.
@@ -85,6 +93,8 @@ pub struct Health {
     trouble: AtomicU8,
     /// Mean answer time in microseconds; 0 before the first answer.
     usual_us: AtomicU64,
+    /// What the next answer is likely to take in microseconds; 0 before the first answer.
+    likely_us: AtomicU64,
 }
 
 impl Health {
@@ -119,12 +129,21 @@ impl Health {
         }
     }
 
-    /// Publishes the mean answer time.
+    /// What the next answer is likely to take ([`AnswerTime::likely`]); `None` before the first answer.
+    pub fn likely(&self) -> Option<Duration> {
+        match self.likely_us.load(Ordering::Relaxed) {
+            0 => None,
+            us => Some(Duration::from_micros(us)),
+        }
+    }
+
+    /// Publishes the answer time.
     pub fn set_usual(&self, usual: &AnswerTime) {
-        let us = usual
-            .mean()
-            .map_or(0, |mean| u64::try_from(mean.as_micros()).unwrap_or(u64::MAX).max(1));
-        self.usual_us.store(us, Ordering::Relaxed);
+        let micros = |time: Option<Duration>| {
+            time.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1))
+        };
+        self.usual_us.store(micros(usual.mean()), Ordering::Relaxed);
+        self.likely_us.store(micros(usual.likely()), Ordering::Relaxed);
     }
 }
 
@@ -170,6 +189,16 @@ mod tests {
         let steady = POLICY.limit(&after([100; 100]));
         let varying = POLICY.limit(&after((0..100).map(|n| if n % 2 == 0 { 50 } else { 150 })));
         assert!(varying > steady + ms(400), "{varying:?} {steady:?}");
+    }
+
+    #[test]
+    fn one_slow_answer_says_little_and_one_quick_one_shows_a_recovery() {
+        let mut usual = after([2; 100]);
+        usual.answered(ms(100), POLICY.ceiling);
+        assert!(usual.likely() < Some(ms(15)), "{usual:?}");
+        let mut usual = after([20; 100]);
+        usual.answered(ms(1), POLICY.ceiling);
+        assert_eq!(usual.likely(), Some(ms(1)));
     }
 
     #[test]

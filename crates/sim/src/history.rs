@@ -1,6 +1,6 @@
 //! What a workload sent, what became of it, and what was read back.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// Names a record: which producer sent it, and its number in the order of that producer's sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +75,10 @@ pub struct ReplicaLog {
 /// Everything the checker looks at.
 #[derive(Clone, Debug, Default)]
 pub struct History {
+    /// Records that belong to no partition until they are sent: their order within one is not promised.
+    pub free: BTreeSet<RecordId>,
+    /// Batches that the producers moved from a partition in trouble to another one.
+    pub moved_batches: u64,
     /// Every send, in the order of the calls of each producer.
     pub sent: Vec<Sent>,
     /// Every record of every partition, as the leaders have them at the end.

@@ -56,6 +56,8 @@ pub struct ProducerPlan {
     pub request_timeout: Duration,
     /// `delivery.timeout.ms`.
     pub delivery_timeout: Duration,
+    /// `curtail.route.around.trouble`.
+    pub route_around_trouble: bool,
 }
 
 /// One fault: it begins, and some time later it is undone.
@@ -230,6 +232,7 @@ fn producer(dice: &Dice) -> ProducerPlan {
         max_in_flight: dice.one_of(&[1, 2, 5, 5, 5]),
         request_timeout,
         delivery_timeout: request_timeout + dice.one_of(&[100, 2000, 20_000]).into_ms(),
+        route_around_trouble: dice.one_of(&[true, true, false]),
     }
 }
 

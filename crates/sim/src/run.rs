@@ -56,6 +56,8 @@ pub struct Report {
     pub counts: Counts,
     /// The end of the trace, or all of it.
     pub trace: Vec<String>,
+    /// What the clients did and read.
+    pub history: History,
 }
 
 /// How the records of a run ended.
@@ -150,6 +152,7 @@ pub fn run(plan: &Plan, keep: Keep) -> Report {
         elapsed: Duration::ZERO,
         counts: Counts::default(),
         trace: trace.lines(),
+        history: History::default(),
     };
     match report.recv_timeout(REAL_LIMIT) {
         Ok(report) => report,
@@ -185,7 +188,7 @@ fn run_here(plan: &Plan, trace: &Trace) -> Report {
     let shared = match prepare(plan, trace, &mut sim, &disks) {
         Ok(shared) => shared,
         Err(error) => {
-            return conclude(plan, trace, &History::default(), Some(error), Duration::ZERO);
+            return conclude(plan, trace, History::default(), Some(error), Duration::ZERO);
         }
     };
     start_hosts(&mut sim, &shared, &disks);
@@ -202,7 +205,7 @@ fn run_here(plan: &Plan, trace: &Trace) -> Report {
     {
         broken = Some(Violation::Broken { error });
     }
-    conclude(plan, trace, &history, broken, elapsed)
+    conclude(plan, trace, history, broken, elapsed)
 }
 
 fn prepare(
@@ -307,7 +310,7 @@ fn read_disks(plan: &Plan, disks: &[MemDisk], history: &mut History) -> Result<(
 fn conclude(
     plan: &Plan,
     trace: &Trace,
-    history: &History,
+    history: History,
     broken: Option<Violation>,
     elapsed: Duration,
 ) -> Report {
@@ -323,7 +326,7 @@ fn conclude(
     // A run that broke off has read nothing back: its history proves nothing.
     let violations = match broken {
         Some(broken) => vec![broken],
-        None => check(history),
+        None => check(&history),
     };
     Report {
         seed: plan.seed,
@@ -333,5 +336,6 @@ fn conclude(
         elapsed,
         counts,
         trace: trace.lines(),
+        history,
     }
 }

@@ -72,8 +72,11 @@ fn the_seeds_reach_every_outcome() {
     let mut acknowledged = 0;
     let mut not_written = 0;
     let mut maybe_written = 0;
+    let mut moved_batches = 0;
     for seed in 0..40 {
-        let counts = run(&Plan::from_seed(seed), Keep::Tail).counts;
+        let report = run(&Plan::from_seed(seed), Keep::Tail);
+        let counts = report.counts;
+        moved_batches += report.history.moved_batches;
         acknowledged += counts.acknowledged;
         not_written += counts.not_written;
         maybe_written += counts.maybe_written;
@@ -81,6 +84,7 @@ fn the_seeds_reach_every_outcome() {
     assert!(acknowledged > 5000, "{acknowledged}");
     assert!(not_written > 100, "{not_written}");
     assert!(maybe_written > 100, "{maybe_written}");
+    assert!(moved_batches > 20, "{moved_batches}");
 }
 
 /// Replays one seed: `CURTAIL_SIM_SEED=N cargo test -p curtail-sim replay -- --nocapture`.

@@ -1,6 +1,6 @@
 //! Settings by chained methods, and what must fit together.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
@@ -8,7 +8,7 @@ use super::{
     Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
     host_and_port,
 };
-use crate::{ProducerInterceptor, error::ConfigError};
+use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
 /// Requests in flight with which a broker still detects duplicates: it keeps the last five batches of a producer.
 const MAX_IN_FLIGHT_IDEMPOTENT: usize = 5;
@@ -160,9 +160,36 @@ setters! { ProducerConfig:
     /// Sets `transaction.timeout.ms`: how long a transaction may stay open before its coordinator aborts it. The brokers
     /// refuse more than their `transaction.max.timeout.ms`.
     transaction_timeout: Duration;
+    /// Sets `partitioner.adaptive.partitioning.enable`: whether keyless records go to the brokers that answer as soon
+    /// as any, or are spread strictly evenly.
+    partitioner_adaptive: bool;
+    /// Sets `partitioner.availability.timeout.ms`: keyless records leave a broker out whose oldest request has been
+    /// without an answer for so long; zero for no such limit.
+    partitioner_availability_timeout: Duration;
+    /// Sets `partitioner.rack.aware`: whether keyless records go to leaders in [`Self::client_rack`].
+    partitioner_rack_aware: bool;
+    /// Sets `curtail.route.around.trouble`: whether keyless records leave partitions that cannot acknowledge.
+    route_around_trouble: bool;
+    /// Sets `curtail.broker.memory.percent`: what one broker's records may hold of `buffer.memory`, in percent of
+    /// what is free; 0 for no bound.
+    broker_memory_percent: u32;
 }
 
 impl ProducerConfig {
+    /// Sets `client.rack`, for [`Self::partitioner_rack_aware`].
+    #[must_use]
+    pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
+        self.common.client_rack = rack.into();
+        self
+    }
+
+    /// Chooses partitions in the application's own way (Java's `partitioner.class`).
+    #[must_use]
+    pub fn partitioner(mut self, partitioner: impl Partitioner + 'static) -> Self {
+        self.partitioner = Some(Arc::new(partitioner));
+        self
+    }
+
     /// Sets `enable.idempotence`: each record once and in order, however often a request is retried.
     #[must_use]
     pub fn idempotence(mut self, idempotence: bool) -> Self {

@@ -11,14 +11,14 @@ pub use file::{load_properties, parse_properties};
 pub use properties::IGNORED_PROPERTIES;
 pub(crate) use properties::host_and_port;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use curtail_wire::{
     compression::{Codec, Compression},
     fetch::IsolationLevel,
 };
 
-use crate::Interceptors;
+use crate::{Interceptors, producer::Partitioner};
 
 /// Settings that every client has.
 #[derive(Clone, Debug)]
@@ -176,6 +176,21 @@ pub struct ProducerConfig {
     pub transactional_id: Option<String>,
     /// `transaction.timeout.ms`: how long a transaction may stay open before its coordinator aborts it.
     pub transaction_timeout: Duration,
+    /// `partitioner.adaptive.partitioning.enable`: keyless records go to brokers that answer as soon as any (KIP-794).
+    pub partitioner_adaptive: bool,
+    /// `partitioner.availability.timeout.ms`; zero for none.
+    pub partitioner_availability_timeout: Duration,
+    /// `partitioner.rack.aware`: keyless records go to leaders in `client.rack` (KIP-1123).
+    pub partitioner_rack_aware: bool,
+    /// The application's own way to choose partitions. Java's `partitioner.class`.
+    pub partitioner: Option<Arc<dyn Partitioner>>,
+    /// Whether keyless records leave partitions that cannot acknowledge, for others that can. Not a setting of the
+    /// Java client, where they wait; as a property `curtail.route.around.trouble`.
+    pub route_around_trouble: bool,
+    /// How much of `buffer.memory` one broker's records may hold while other brokers are in use, in percent of what
+    /// is free at the same time: with 100, one broker that does not acknowledge holds half of the memory at most. 0
+    /// for no bound. As a property `curtail.broker.memory.percent`.
+    pub broker_memory_percent: u32,
 }
 
 impl Default for ProducerConfig {
@@ -203,6 +218,12 @@ impl Default for ProducerConfig {
             interceptors: Interceptors::default(),
             transactional_id: None,
             transaction_timeout: Duration::from_secs(60),
+            partitioner_adaptive: true,
+            partitioner_availability_timeout: Duration::ZERO,
+            partitioner_rack_aware: false,
+            partitioner: None,
+            route_around_trouble: true,
+            broker_memory_percent: 100,
         }
     }
 }

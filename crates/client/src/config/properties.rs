@@ -15,7 +15,7 @@ use curtail_wire::{
 use super::{
     Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
 };
-use crate::error::ConfigError;
+use crate::{error::ConfigError, producer::partitioner};
 
 /// Properties of the Java clients that are accepted and have no effect: they tune Java's own metrics.
 ///
@@ -175,6 +175,20 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         |t| number(t, 0, i64::MAX as usize),
         usize::to_string
     ),
+    property!(
+        "curtail.broker.memory.percent",
+        "a percentage, 0 for no bound",
+        broker_memory_percent,
+        |t| number(t, 0, 1_000_000),
+        u32::to_string
+    ),
+    property!(
+        "curtail.route.around.trouble",
+        BOOLEAN,
+        route_around_trouble,
+        boolean,
+        bool::to_string
+    ),
     level!("compression.gzip.level", Codec::Gzip, "a level from 1 to 9, or -1"),
     level!("compression.lz4.level", Codec::Lz4, "a level from 1 to 17"),
     Property {
@@ -243,12 +257,36 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         usize::to_string
     ),
     property!(
+        "partitioner.adaptive.partitioning.enable",
+        BOOLEAN,
+        partitioner_adaptive,
+        boolean,
+        bool::to_string
+    ),
+    property!(
+        "partitioner.availability.timeout.ms",
+        MILLIS,
+        partitioner_availability_timeout,
+        long_millis,
+        show_millis
+    ),
+    property!(
         "partitioner.ignore.keys",
         BOOLEAN,
         partitioner_ignore_keys,
         boolean,
         bool::to_string
     ),
+    Property {
+        name: "partitioner.class",
+        expected: partitioner::CLASSES,
+        set: |config, text| {
+            config.partitioner = partitioner::of_class(text)?;
+            Some(())
+        },
+        get: |config| config.partitioner.as_ref().map_or("", |p| p.class()).to_owned(),
+    },
+    property!("partitioner.rack.aware", BOOLEAN, partitioner_rack_aware, boolean, bool::to_string),
     property!(
         "retries",
         "a count, 0 to 2147483647",
@@ -363,12 +401,6 @@ static FIXED: &[(&str, &[&str], &str)] = &[
         &[""],
         "it names a Java class; give a producer its interceptors with ProducerConfig::interceptor",
     ),
-    (
-        "partitioner.adaptive.partitioning.enable",
-        &["false"],
-        "records without a key are spread evenly, not by queue length; leave it out or set it to false",
-    ),
-    ("partitioner.availability.timeout.ms", &["0"], "not yet; leave it out or set it to 0"),
     ("security.protocol", &["plaintext"], SECURITY),
     ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
 ];
@@ -388,7 +420,6 @@ static NOT_YET: &[(&str, &str)] = &[
     ("metadata.recovery.rebootstrap.trigger.ms", YET),
     ("metadata.recovery.strategy", YET),
     ("partition.assignment.strategy", GROUPS),
-    ("partitioner.class", "it names a Java class; give records a partition instead"),
     ("sasl.jaas.config", SECURITY),
     ("sasl.mechanism", SECURITY),
     ("security.providers", SECURITY),
@@ -407,7 +438,7 @@ const SERIALIZATION: [&str; 4] =
 impl Settings for ProducerConfig {
     const KIND: Kind = Kind::Producer;
     const TABLE: &'static [Property<Self>] = PRODUCER;
-    const WITHOUT: &'static [&'static str] = &["client.rack", "default.api.timeout.ms"];
+    const WITHOUT: &'static [&'static str] = &["default.api.timeout.ms"];
 
     fn common(&self) -> &CommonConfig {
         &self.common

@@ -38,6 +38,7 @@ const COMMON: &[Row] = &[
 ];
 
 const PRODUCER: &[Row] = &[
+    ("client.rack", "", &["x", ""], &[]),
     ("acks", "all", &["all", "-1 => all", "1", "0"], &["ALL", "2", ""]),
     ("batch.max.size", "65536", INT_BYTES.0, INT_BYTES.1),
     ("batch.size", "16384", INT_BYTES.0, INT_BYTES.1),
@@ -56,13 +57,24 @@ const PRODUCER: &[Row] = &[
     ("curtail.suspicion.max.ms", "2000", INT_MS.0, INT_MS.1),
     ("curtail.suspicion.min.ms", "200", INT_MS.0, INT_MS.1),
     ("curtail.suspicion.multiple", "4", &["1", "4294967295"], &["0", "-1", "1.5"]),
+    ("curtail.broker.memory.percent", "100", &["0", "50", "1000000"], &["-1", "1000001", "x"]),
+    ("curtail.route.around.trouble", "true", FLAG.0, FLAG.1),
     ("delivery.timeout.ms", "120000", INT_MS.0, INT_MS.1),
     ("enable.idempotence", "true", FLAG.0, FLAG.1),
     ("linger.ms", "5", LONG_MS.0, LONG_MS.1),
     ("max.block.ms", "60000", LONG_MS.0, LONG_MS.1),
     ("max.in.flight.requests.per.connection", "5", &["1", "2147483647"], &["0", "-1", ""]),
     ("max.request.size", "1048576", INT_BYTES.0, INT_BYTES.1),
+    ("partitioner.adaptive.partitioning.enable", "true", FLAG.0, FLAG.1),
+    ("partitioner.availability.timeout.ms", "0", LONG_MS.0, LONG_MS.1),
+    (
+        "partitioner.class",
+        "",
+        &["", "org.apache.kafka.clients.producer.RoundRobinPartitioner"],
+        &["org.apache.kafka.clients.producer.internals.DefaultPartitioner", "com.example.Mine"],
+    ),
     ("partitioner.ignore.keys", "false", FLAG.0, FLAG.1),
+    ("partitioner.rack.aware", "false", FLAG.0, FLAG.1),
     ("retries", "2147483647", &["0", "2147483647"], &["-1", "2147483648"]),
     ("transaction.timeout.ms", "60000", INT_MS.0, INT_MS.1),
     ("transactional.id", "", &["x"], &["", " "]),

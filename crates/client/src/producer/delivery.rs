@@ -3,7 +3,10 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicI32, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -39,14 +42,21 @@ pub(super) struct Acknowledged {
 #[derive(Debug)]
 pub(super) struct BatchResult {
     topic: Arc<str>,
-    partition: i32,
+    /// Where the batch is to be written; final once there is an outcome.
+    partition: AtomicI32,
     outcome: OnceLock<Result<Acknowledged>>,
     waiters: Mutex<Vec<Waker>>,
 }
 
 impl BatchResult {
     pub(super) fn new(topic: Arc<str>, partition: i32) -> Arc<Self> {
+        let partition = AtomicI32::new(partition);
         Arc::new(Self { topic, partition, outcome: OnceLock::new(), waiters: Mutex::default() })
+    }
+
+    /// The partition. Relaxed is enough: whoever sees the outcome sees what was stored before it.
+    fn partition(&self) -> i32 {
+        self.partition.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_resolved(&self) -> bool {
@@ -67,7 +77,7 @@ impl BatchResult {
         let acknowledged = outcome.as_ref().map_err(Clone::clone)?;
         Ok(RecordMetadata {
             topic: self.topic.clone(),
-            partition: self.partition,
+            partition: self.partition(),
             // A base so large that there is no offset for the record cannot be meant.
             offset: acknowledged.base_offset.and_then(|b| b.checked_add(i64::from(index))),
             timestamp: acknowledged.log_append_time.unwrap_or(timestamp),
@@ -134,6 +144,24 @@ impl Completion {
         }
     }
 
+    /// Bytes of `buffer.memory` that the batch holds.
+    pub(super) fn reserved(&self) -> usize {
+        self.memory.as_ref().map_or(0, Reservation::bytes)
+    }
+
+    /// Counts the batch's memory for another broker.
+    pub(super) fn charge_to(&mut self, broker: i32) {
+        if let Some(memory) = &mut self.memory {
+            memory.charge_to(broker);
+        }
+    }
+
+    /// The batch goes to another partition, whose leader is `broker`.
+    pub(super) fn moved_to(&mut self, partition: i32, broker: i32) {
+        self.result.partition.store(partition, Ordering::Relaxed);
+        self.charge_to(broker);
+    }
+
     pub(super) fn result(&self) -> &Arc<BatchResult> {
         &self.result
     }
@@ -156,7 +184,7 @@ impl Completion {
     fn resolve_failed(&mut self, cause: Error, may_have_been_written: bool) {
         self.resolve(Err(Error::NotAcknowledged {
             topic: self.result.topic.clone(),
-            partition: self.result.partition,
+            partition: self.result.partition(),
             may_have_been_written,
             cause: Arc::new(cause),
         }));
@@ -220,7 +248,7 @@ impl Delivery {
     pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
         let describe = |batch: &Acknowledged| BatchMetadata {
             topic: self.result.topic.clone(),
-            partition: self.result.partition,
+            partition: self.result.partition(),
             base_offset: batch.base_offset,
             records: batch.records,
             bytes: batch.bytes,

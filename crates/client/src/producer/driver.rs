@@ -53,6 +53,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.stats.disconnected();
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 lane.health.set(Trouble::Unreachable);
+                strong.notice(&lane);
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
                 give_up_late(&lane, &strong, &error);
                 // A connection that has worked is replaced at once. A broker that only shakes hands is not called
@@ -62,6 +63,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             Err(error) => {
                 tracing::debug!(broker = lane.broker, %error, "cannot connect");
                 lane.health.set(Trouble::Unreachable);
+                strong.notice(&lane);
                 failures += 1;
                 give_up_late(&lane, &strong, &error);
             }
@@ -137,6 +139,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
         () = sleep(lane.patience()) => {
             // Whoever places records need not wait for socket.connection.setup.timeout.ms to learn of it.
             lane.health.set(Trouble::Unreachable);
+            shared.notice(lane);
             open.await?
         }
     };
@@ -144,6 +147,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     let Parts { socket, splitter, peer, .. } = connection.into_parts();
     *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version)));
     lane.health.set(Trouble::Fine);
+    shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
     Ok(Session { socket, splitter, peer, proven: false, timer })
 }
@@ -177,6 +181,7 @@ impl Session {
             if let Err(error) = self.poll_answers(cx, lane, shared) {
                 return Poll::Ready(error);
             }
+            shared.notice(lane);
             if let Err(error) = self.follow_leaders(lane, shared) {
                 return Poll::Ready(error);
             }

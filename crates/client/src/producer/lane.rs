@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, IoSlice},
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicBool},
     task::Waker,
     time::{Duration, Instant as StdInstant},
 };
@@ -16,6 +16,7 @@ use curtail_net::Socket;
 use curtail_proto::{
     accumulator::{Batch, Readiness, Take},
     inflight::InFlight,
+    load::Load,
     metadata::Leader,
     pipelining::Pipelining,
     suspicion::{AnswerTime, Health, Suspicion, Trouble},
@@ -51,6 +52,14 @@ pub(super) struct Lane {
     pub(super) broker: i32,
     /// Whether the broker can be expected to acknowledge; for readers without a lock.
     pub(super) health: Health,
+    /// What the broker has to do; for readers without a lock.
+    pub(super) load: Arc<Load>,
+    /// Whether the broker was without trouble when that was last looked at; see [`Shared::notice`].
+    pub(super) seen_fine: AtomicBool,
+    /// When the producer began, for times that are read without a lock.
+    began: Instant,
+    /// When the lane was made, counted from then.
+    opened: Duration,
     shared: Weak<Shared>,
     max_in_flight: usize,
     /// `None` when switched off.
@@ -96,6 +105,8 @@ pub(super) struct Up {
     /// Requests with acks=0 whose bytes are still among `outgoing`.
     unanswered: Vec<Request>,
     glue: BytesMut,
+    /// Bytes of `buffer.memory` that the requests without an answer hold.
+    sent_bytes: usize,
     /// Nothing is sent before this, because the broker has asked for it (KIP-219).
     muted_until: Option<StdInstant>,
     /// Set while the oldest request is unusually late.
@@ -121,6 +132,8 @@ pub(super) struct Request {
     pub(super) ahead: usize,
     /// Version it was written in, and is answered in.
     pub(super) version: i16,
+    /// Bytes of `buffer.memory` that its batches hold.
+    reserved: usize,
 }
 
 /// A batch on its way.
@@ -163,6 +176,7 @@ impl Up {
             unanswered: Vec::new(),
             glue: BytesMut::new(),
             muted_until: None,
+            sent_bytes: 0,
             late: None,
             armed: None,
         }
@@ -229,10 +243,15 @@ impl Lane {
         shared: Weak<Shared>,
         config: &ProducerConfig,
         stats: Arc<BrokerStats>,
+        began: Instant,
     ) -> Arc<Self> {
         Arc::new(Self {
             broker,
             health: Health::default(),
+            load: Arc::default(),
+            seen_fine: AtomicBool::new(true),
+            began,
+            opened: Instant::now().saturating_duration_since(began),
             shared,
             max_in_flight: config.max_in_flight,
             suspicion: config.suspicion.then_some(Suspicion {
@@ -443,13 +462,31 @@ impl Lane {
         });
         let ahead = up.in_flight.len();
         up.pipelining.sent(ahead);
-        let request = Request { batches, written, ahead, version };
+        let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
+        let request = Request { batches, written, ahead, version, reserved };
         if config.acks == Acks::None {
             // Kafka sends no answer; what the socket has taken is all there is to know.
             up.unanswered.push(request);
             return up.in_flight.skip();
         }
+        up.sent_bytes += reserved;
         up.in_flight.sent(request, deadline);
+        self.publish_load(up);
+    }
+
+    /// Shows what is on its way to those who place records.
+    fn publish_load(&self, up: &Up) {
+        let oldest = up.in_flight.oldest();
+        let since = oldest.map(|request| request.written.saturating_duration_since(self.began));
+        self.load.set_sent(up.sent_bytes, up.in_flight.len() >= self.max_in_flight, since);
+    }
+
+    /// Time until a record added now is acknowledged. `now` counts from the producer's start.
+    pub(super) fn expected_wait(&self, now: Duration) -> Duration {
+        let usual = self.health.likely();
+        // One that was given work and has never answered is not to be taken for the quickest.
+        let untried = || self.load.is_busy().then(|| now.saturating_sub(self.opened));
+        self.load.expected_wait(usual.or_else(untried), now)
     }
 
     fn record_request(&self, batches: &[Sent], bytes: usize, written: Instant) {
@@ -514,6 +551,8 @@ impl Lane {
     /// Takes note of an answer: how long it took, and whether the broker is no longer late.
     pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize) {
         let now = Instant::now();
+        up.sent_bytes -= request.reserved;
+        self.publish_load(up);
         up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());
         let took = now.saturating_duration_since(request.written);
         self.stats.answered(took, bytes);
@@ -590,6 +629,7 @@ impl Lane {
 
     /// Gives the connection up; what was in flight comes back, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
+        self.load.set_sent(0, false, None);
         match std::mem::replace(&mut *self.link.lock(), Link::Down) {
             Link::Down => Vec::new(),
             Link::Up(mut up) => up.unanswered.drain(..).chain(up.in_flight.drain()).collect(),

@@ -1,65 +1,178 @@
 //! `buffer.memory`: a budget in bytes, reserved per batch, and the buffers themselves, used again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
+use curtail_proto::{budget::Budget, load::Load};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::oneshot,
     time::{Instant, timeout_at},
 };
 
 use crate::{Error, Result};
 
+/// Account of records whose partition has no leader or is still to be chosen.
+pub(super) const NOWHERE: i32 = Budget::<Waiter>::NOWHERE;
+
+/// How one who waits is told.
+type Waiter = oneshot::Sender<Reservation>;
+
 /// Bytes reserved for one batch, given back on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    permit: OwnedSemaphorePermit,
+    pool: Arc<Pool>,
+    broker: i32,
+    bytes: usize,
 }
 
 impl Reservation {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds another one to this.
-    pub(super) fn add(&mut self, other: Self) {
-        self.permit.merge(other.permit);
+    pub(super) fn add(&mut self, mut other: Self) {
+        other.charge_to(self.broker);
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Counts the bytes for another broker from now on: the records go there.
+    pub(super) fn charge_to(&mut self, broker: i32) {
+        if self.broker == broker {
+            return;
+        }
+        let from = std::mem::replace(&mut self.broker, broker);
+        self.pool.change(|books| {
+            books.budget.transfer(from, broker, self.bytes);
+            books.tell(from);
+            books.tell(broker);
+        });
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let (broker, bytes) = (self.broker, self.bytes);
+        self.pool.change(|books| {
+            books.budget.give_back(broker, bytes);
+            books.tell(broker);
+        });
+    }
+}
+
+/// The budget and its mirrors. Its lock is the innermost: nothing else is locked while it is held.
+#[derive(Debug)]
+struct Pool {
+    books: Mutex<Books>,
+}
+
+#[derive(Debug)]
+struct Books {
+    budget: Budget<Waiter>,
+    /// Where what a broker holds is to be read without a lock.
+    loads: BTreeMap<i32, Arc<Load>>,
+}
+
+impl Books {
+    fn tell(&self, broker: i32) {
+        if let Some(load) = self.loads.get(&broker) {
+            load.set_held(self.budget.held(broker));
+        }
+    }
+}
+
+impl Pool {
+    /// Changes the books, then hands out what that has set free.
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Books)) {
+        let mut granted = Vec::new();
+        let mut books = self.books.lock();
+        change(&mut books);
+        while let Some(next) = books.budget.grant() {
+            books.tell(next.broker);
+            granted.push(next);
+        }
+        drop(books);
+        for next in granted {
+            let (broker, bytes) = (next.broker, next.bytes);
+            // One that no longer waits drops it, and so gives it back.
+            let _ = next.who.send(Reservation { pool: self.clone(), broker, bytes });
+        }
+    }
+}
+
+/// Takes whoever stops waiting, for whatever reason, out of the queue.
+struct LeaveQueue<'a>(&'a Arc<Pool>);
+
+impl Drop for LeaveQueue<'_> {
+    fn drop(&mut self) {
+        self.0.change(|books| books.budget.forget(Waiter::is_closed));
     }
 }
 
 /// The producer's memory.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// One permit a byte. Waiters are served in order, so that a large record is not starved by small ones.
-    bytes: Arc<Semaphore>,
+    pool: Arc<Pool>,
     total: usize,
     batch_size: usize,
+    closed: AtomicBool,
     /// Buffers of `batch_size` bytes, of twice as many, and so on up to `batch.max.size`.
     spare: Box<[Mutex<Vec<Vec<u8>>>]>,
 }
 
 impl Memory {
-    pub(super) fn new(total: usize, batch_size: usize, batch_max_size: usize) -> Self {
-        let total = total.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
+    /// `percent` is what one broker may hold of what is free; see [`Budget`].
+    pub(super) fn new(
+        total: usize,
+        batch_size: usize,
+        batch_max_size: usize,
+        percent: u32,
+    ) -> Self {
         let batch_size = batch_size.max(1);
         let doublings = (batch_max_size / batch_size).max(1).ilog2();
         let spare = (0..=doublings).map(|_| Mutex::default()).collect();
-        Self { bytes: Arc::new(Semaphore::new(total)), total, batch_size, spare }
+        let books = Books { budget: Budget::new(total, percent), loads: BTreeMap::new() };
+        let pool = Arc::new(Pool { books: Mutex::new(books) });
+        Self { pool, total, batch_size, closed: AtomicBool::new(false), spare }
+    }
+
+    /// From now on `load` shows what the broker holds.
+    pub(super) fn open(&self, broker: i32, load: Arc<Load>) {
+        let mut books = self.pool.books.lock();
+        books.budget.open(broker);
+        books.loads.insert(broker, load);
     }
 
     /// What a batch that begins with a record of `size` bytes reserves.
-    fn need(&self, size: usize) -> u32 {
-        size.max(self.batch_size).min(self.total) as u32
+    fn need(&self, size: usize) -> usize {
+        size.max(self.batch_size).min(self.total)
     }
 
     /// Reserves at once or not at all.
-    pub(super) fn try_reserve(&self, size: usize) -> Option<Reservation> {
-        let permit = self.bytes.clone().try_acquire_many_owned(self.need(size)).ok()?;
-        Some(Reservation { permit })
+    pub(super) fn try_reserve(&self, broker: i32, size: usize) -> Option<Reservation> {
+        self.try_take(broker, self.need(size))
     }
 
     /// Reserves `bytes` for a batch that grows, at once or not at all.
-    pub(super) fn try_reserve_more(&self, bytes: usize) -> Option<Reservation> {
-        let bytes = u32::try_from(bytes).ok()?;
-        let permit = self.bytes.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Reservation { permit })
+    pub(super) fn try_reserve_more(&self, broker: i32, bytes: usize) -> Option<Reservation> {
+        self.try_take(broker, bytes)
+    }
+
+    fn try_take(&self, broker: i32, bytes: usize) -> Option<Reservation> {
+        let mut books = self.pool.books.lock();
+        if !books.budget.try_take(broker, bytes) {
+            return None;
+        }
+        books.tell(broker);
+        Some(Reservation { pool: self.pool.clone(), broker, bytes })
     }
 
     /// Reserves, waiting until `deadline` for batches to be done.
@@ -68,13 +181,20 @@ impl Memory {
     /// Cancel safe; a dropped wait loses its place in the queue.
     pub(super) async fn reserve(
         &self,
+        broker: i32,
         size: usize,
         deadline: Instant,
         max_block: Duration,
     ) -> Result<Reservation> {
-        let acquire = self.bytes.clone().acquire_many_owned(self.need(size));
-        match timeout_at(deadline, acquire).await {
-            Ok(Ok(permit)) => Ok(Reservation { permit }),
+        let _leave = LeaveQueue(&self.pool);
+        let (who, granted) = oneshot::channel();
+        self.pool.change(|books| books.budget.wait(broker, self.need(size), who));
+        // Closing marks first and dismisses then: whoever queues up after that sees the mark.
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::Closed);
+        }
+        match timeout_at(deadline, granted).await {
+            Ok(Ok(reservation)) => Ok(reservation),
             Ok(Err(_)) => Err(Error::Closed),
             Err(_) => Err(Error::BufferFull { waited: max_block }),
         }
@@ -82,7 +202,7 @@ impl Memory {
 
     /// Bytes not reserved.
     pub(super) fn available(&self) -> usize {
-        self.bytes.available_permits()
+        self.pool.books.lock().budget.free()
     }
 
     /// An empty buffer for a batch.
@@ -123,6 +243,8 @@ impl Memory {
 
     /// Lets every waiter fail with [`Error::Closed`].
     pub(super) fn close(&self) {
-        self.bytes.close();
+        self.closed.store(true, Ordering::SeqCst);
+        let dismissed = self.pool.books.lock().budget.dismiss();
+        drop(dismissed);
     }
 }

@@ -15,6 +15,8 @@ mod interceptor;
 mod lane;
 mod memory;
 mod partition;
+pub(crate) mod partitioner;
+mod routing;
 mod settle;
 mod shared;
 mod topic;
@@ -30,14 +32,16 @@ use tokio::time::{Instant, timeout};
 use self::{
     delivery::Completion,
     interceptor::Interception,
-    memory::Reservation,
-    partition::{Partition, Place},
+    memory::{NOWHERE, Reservation},
+    partition::{Partition, PartitionState, Place},
     shared::Shared,
     topic::{Choice, TopicState},
 };
 pub use self::{
     delivery::{Delivery, Timing},
     interceptor::{Interceptors, OutgoingHeader, OutgoingRecord, ProducerInterceptor},
+    partitioner::{Partitioner, RoundRobinPartitioner, TopicPartitions},
+    routing::RoutingMetrics,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata, Transaction, TransactionalProducer},
 };
 use crate::{
@@ -72,6 +76,18 @@ impl std::fmt::Debug for Producer {
     }
 }
 
+/// What one partition has acknowledged since the producer's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionMetrics {
+    /// Partition index.
+    pub partition: i32,
+    /// Records.
+    pub records: u64,
+    /// Bytes of the batches, as compressed.
+    pub bytes: u64,
+}
+
 /// Stops the lanes when the last clone of the producer goes.
 struct CloseGuard(Arc<Shared>);
 
@@ -84,7 +100,7 @@ impl Drop for CloseGuard {
 /// An attempt to append that needs something first.
 enum Blocked {
     /// A new batch, and so memory for it.
-    Memory { size: usize },
+    Memory { size: usize, broker: i32 },
 }
 
 impl Producer {
@@ -183,9 +199,9 @@ impl Producer {
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record) {
             Ok(Ok(delivery)) => Ok(delivery),
-            Ok(Err(Blocked::Memory { size })) => {
+            Ok(Err(blocked)) => {
                 let deadline = Instant::now() + self.shared.config.max_block;
-                self.append_when_possible(record, size, deadline).await
+                self.append_when_possible(record, blocked, deadline).await
             }
             Err(Error::IllegalState(_)) => {
                 let max_block = self.shared.config.max_block;
@@ -196,9 +212,7 @@ impl Producer {
                 topic?;
                 match self.try_append(&record)? {
                     Ok(delivery) => Ok(delivery),
-                    Err(Blocked::Memory { size }) => {
-                        self.append_when_possible(record, size, deadline).await
-                    }
+                    Err(blocked) => self.append_when_possible(record, blocked, deadline).await,
                 }
             }
             Err(error) => Err(error),
@@ -228,13 +242,13 @@ impl Producer {
     fn try_send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record)? {
             Ok(delivery) => Ok(delivery),
-            Err(Blocked::Memory { size }) => match self.shared.memory.try_reserve(size) {
-                Some(memory) => self.append(&record, Some(memory))?.map_err(|_| still_blocked()),
-                None => {
+            Err(Blocked::Memory { size, broker }) => {
+                let Some(memory) = self.shared.memory.try_reserve(broker, size) else {
                     self.shared.stats.buffer_exhausted.add(1);
-                    Err(Error::BufferFull { waited: Duration::ZERO })
-                }
-            },
+                    return Err(Error::BufferFull { waited: Duration::ZERO });
+                };
+                self.append(&record, Some(memory))?.map_err(|_| still_blocked())
+            }
         }
     }
 
@@ -289,6 +303,22 @@ impl Producer {
         self.shared.memory.available()
     }
 
+    /// What each partition of a topic has acknowledged, by partition; empty before the first send to the topic.
+    pub fn partition_metrics(&self, topic: &str) -> Vec<PartitionMetrics> {
+        let topics = self.shared.topics.load();
+        let partitions = topics.get(topic).map_or(&[][..], |topic| &topic.partitions);
+        let read = partitions.iter().map(|partition| {
+            let (records, bytes) = partition.counts.read();
+            PartitionMetrics { partition: partition.index, records, bytes }
+        });
+        read.collect()
+    }
+
+    /// How keyless records were routed.
+    pub fn routing_metrics(&self) -> RoutingMetrics {
+        self.shared.routing.counters.read()
+    }
+
     /// Number of partitions of a topic, waiting up to `max.block.ms` for its metadata.
     ///
     /// # Cancel safety
@@ -301,12 +331,13 @@ impl Producer {
     async fn append_when_possible(
         &self,
         record: Record<'_>,
-        size: usize,
+        blocked: Blocked,
         deadline: Instant,
     ) -> Result<Delivery> {
         let max_block = self.shared.config.max_block;
+        let Blocked::Memory { size, broker } = blocked;
         let began = Instant::now();
-        let memory = self.shared.memory.reserve(size, deadline, max_block).await;
+        let memory = self.shared.memory.reserve(broker, size, deadline, max_block).await;
         let stats = &self.shared.stats;
         ProducerStats::waited(&stats.buffer_wait, began);
         let memory = memory.inspect_err(|_| stats.buffer_exhausted.add(1))?;
@@ -321,14 +352,14 @@ impl Producer {
     fn append(
         &self,
         record: &Record<'_>,
-        memory: Option<Reservation>,
+        mut memory: Option<Reservation>,
     ) -> Result<std::result::Result<Delivery, Blocked>> {
         let shared = &self.shared;
         let topics = shared.topics.load();
         let Some(topic) = topics.get(record.topic) else {
             return Err(shared.topic_missing(record.topic));
         };
-        let (partition, choice) = topic.pick(record, shared.config.partitioner_ignore_keys)?;
+        let (mut partition, choice) = topic.pick(record, &shared.config)?;
         let data = RecordData {
             key: record.key,
             value: record.value,
@@ -339,30 +370,77 @@ impl Producer {
         if size > shared.config.max_request_size {
             return Err(Error::RecordTooLarge { size, limit: shared.config.max_request_size });
         }
+        let mut tries = if choice == Choice::Sticky { routing::TRIES } else { 0 };
+        loop {
+            let target = Target { topic, partition, choice, may_leave: tries > 0 };
+            match target.append(shared, &data, size, &mut memory) {
+                Appended::Done(delivery) => return Ok(Ok(delivery)),
+                Appended::Blocked(blocked) => return Ok(Err(blocked)),
+                Appended::BetterElsewhere if routing::leave(shared, topic, partition) => {
+                    tries = tries.saturating_sub(1);
+                }
+                Appended::BetterElsewhere => tries = 0,
+            }
+            let current = topic.partitions.get(topic.sticky.current() as usize);
+            if let Some(current) = current.filter(|_| choice == Choice::Sticky) {
+                partition = current;
+            }
+        }
+    }
+}
 
+/// What one attempt to append came to.
+enum Appended {
+    Done(Delivery),
+    Blocked(Blocked),
+    /// Nothing is appended: another partition would do better.
+    BetterElsewhere,
+}
+
+/// Where a record is to be appended.
+struct Target<'a> {
+    topic: &'a TopicState,
+    partition: &'a Arc<Partition>,
+    choice: Choice,
+    /// Whether another partition would do as well.
+    may_leave: bool,
+}
+
+impl Target<'_> {
+    fn append(
+        &self,
+        shared: &Shared,
+        data: &RecordData<'_>,
+        size: usize,
+        memory: &mut Option<Reservation>,
+    ) -> Appended {
+        let partition = self.partition;
         let mut guard = partition.state.lock();
         let state = &mut *guard;
-        let placed = match state.queue.try_append(&shared.policy, &data) {
+        // Looked at under the lock: whoever marks a partition takes out what was appended before.
+        let around = self.may_leave && shared.routing.policy.around_trouble;
+        if around && state.is_to_be_avoided() {
+            return Appended::BetterElsewhere;
+        }
+        let placed = match state.queue.try_append(&shared.policy, data) {
             Some(placed) => placed,
-            None => match grow_and_append(shared, &mut state.queue, &data) {
-                Some(placed) => placed,
-                None => {
-                    let Some(memory) = memory.or_else(|| shared.memory.try_reserve(size)) else {
-                        return Ok(Err(Blocked::Memory { size }));
-                    };
-                    let interception = shared.outcomes.clone().map(Interception::new);
-                    let completion =
-                        Completion::new(state.new_result(partition), memory, interception);
-                    let buffer = shared.memory.buffer();
-                    let now = Instant::now().into_std();
-                    state.queue.open(&shared.policy, &data, buffer, completion, now)
+            None => {
+                if self.may_leave && routing::is_slow(shared, self.topic, state) {
+                    return Appended::BetterElsewhere;
                 }
-            },
+                match self.place(shared, state, data, size, memory) {
+                    Ok(placed) => placed,
+                    Err(appended) => return appended,
+                }
+            }
         };
         placed.completion.joined(data.timestamp);
         let result = placed.completion.result().clone();
         let delivery = Delivery::new(result, placed.index, data.timestamp);
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
+        if self.choice == Choice::Fixed {
+            state.queue.bind();
+        }
         let handover = match (readiness, state.place) {
             (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,
             (Readiness::Now, _) => {
@@ -379,37 +457,75 @@ impl Producer {
         if let Some(lane) = handover {
             lane.submit(partition, readiness);
         }
-        if choice == Choice::Sticky {
-            note_sticky(shared, topic, partition, bytes, readiness);
+        if self.choice == Choice::Sticky {
+            let complete = readiness == Readiness::Now;
+            let index = partition.index as u32;
+            let next = |probe_due| routing::next(shared, self.topic, probe_due);
+            self.topic.sticky.sent(index, bytes, complete, next);
         }
-        Ok(Ok(delivery))
+        Appended::Done(delivery)
+    }
+
+    /// Makes room for the record: in the open batch, or by opening the next one.
+    fn place<'s>(
+        &self,
+        shared: &Shared,
+        state: &'s mut PartitionState,
+        data: &RecordData<'_>,
+        size: usize,
+        memory: &mut Option<Reservation>,
+    ) -> std::result::Result<Placed<'s, Completion>, Appended> {
+        let broker = state.account();
+        if grow(shared, &mut state.queue, data, broker).is_none() {
+            let memory = self.memory_for(shared, broker, size, memory)?;
+            let interception = shared.outcomes.clone().map(Interception::new);
+            let result = state.new_result(self.partition);
+            let completion = Completion::new(result, memory, interception);
+            let buffer = shared.memory.buffer();
+            let now = Instant::now().into_std();
+            return Ok(state.queue.open(&shared.policy, data, buffer, completion, now));
+        }
+        // Room has just been made for it.
+        state.queue.try_append(&shared.policy, data).ok_or(Appended::BetterElsewhere)
+    }
+
+    /// Memory for a new batch: what the caller has waited for, or what there is.
+    fn memory_for(
+        &self,
+        shared: &Shared,
+        broker: i32,
+        size: usize,
+        reserved: &mut Option<Reservation>,
+    ) -> std::result::Result<Reservation, Appended> {
+        if let Some(mut memory) = reserved.take() {
+            memory.charge_to(broker);
+            return Ok(memory);
+        }
+        match (shared.memory.try_reserve(broker, size), self.choice) {
+            (Some(memory), _) => Ok(memory),
+            (None, _) if self.may_leave => Err(Appended::BetterElsewhere),
+            // Whichever broker has room first will do.
+            (None, Choice::Sticky) => {
+                Err(Appended::Blocked(Blocked::Memory { size, broker: NOWHERE }))
+            }
+            (None, Choice::Fixed) => Err(Appended::Blocked(Blocked::Memory { size, broker })),
+        }
     }
 }
 
-/// Appends to the open batch after making room in it, if it waits anyway and there is memory for it.
-fn grow_and_append<'a>(
+/// Makes room in the open batch, if it waits anyway and there is memory for it.
+fn grow(
     shared: &Shared,
-    queue: &'a mut PartitionQueue<Completion>,
+    queue: &mut PartitionQueue<Completion>,
     record: &RecordData<'_>,
-) -> Option<Placed<'a, Completion>> {
+    broker: i32,
+) -> Option<()> {
     let growth = queue.growth(&shared.policy, record)?;
-    let memory = shared.memory.try_reserve_more(growth.more)?;
+    let memory = shared.memory.try_reserve_more(broker, growth.more)?;
     let (former, completion) = queue.grow(growth, shared.memory.buffer_of(growth.room))?;
     completion.hold(memory);
     shared.memory.keep(former);
-    queue.try_append(&shared.policy, record)
-}
-
-fn note_sticky(
-    shared: &Shared,
-    topic: &TopicState,
-    partition: &Partition,
-    bytes: u32,
-    readiness: Readiness,
-) {
-    let complete = readiness == Readiness::Now;
-    let count = topic.partitions.len() as u32;
-    topic.sticky.sent(partition.index, bytes, complete, count, || shared.env.entropy.next_u64());
+    Some(())
 }
 
 /// With a reservation in hand an append does not ask for another.

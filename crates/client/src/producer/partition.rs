@@ -1,6 +1,9 @@
 //! A partition as the producer sees it: its queue, and where it waits.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use curtail_proto::{accumulator::PartitionQueue, metadata::Leader};
 use parking_lot::Mutex;
@@ -9,6 +12,7 @@ use std::collections::VecDeque;
 use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
+    memory::NOWHERE,
     transaction::Enlisted,
 };
 use crate::Error;
@@ -25,10 +29,35 @@ pub(super) enum Place {
     Ready,
 }
 
+/// What a partition has acknowledged. Never goes back.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    records: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counts {
+    /// Adds a batch. Callers take turns.
+    pub(super) fn add(&self, records: u32, bytes: usize) {
+        let add = |counter: &AtomicU64, more: u64| {
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        };
+        add(&self.records, u64::from(records));
+        add(&self.bytes, bytes as u64);
+    }
+
+    /// Records and bytes so far.
+    pub(super) fn read(&self) -> (u64, u64) {
+        (self.records.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
 /// One partition of one topic.
 pub(super) struct Partition {
     pub(super) topic: Arc<str>,
     pub(super) index: i32,
+    /// What was acknowledged; written under the lock of the state.
+    pub(super) counts: Counts,
     pub(super) state: Mutex<PartitionState>,
 }
 
@@ -42,6 +71,8 @@ pub(super) struct PartitionState {
     pub(super) leader: Leader,
     /// The lane of the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
+    /// Whether keyless records go elsewhere because of trouble that others do not have.
+    pub(super) avoided: bool,
     /// Why the last attempt failed; `None` once a batch was written after it.
     pub(super) last_error: Option<Error>,
     /// In a transactional producer: the transaction that it last was part of.
@@ -58,11 +89,12 @@ impl Partition {
             taken_in: 0,
             leader: Leader::NONE,
             lane,
+            avoided: false,
             last_error: None,
             enlisted: Enlisted::default(),
             unresolved: VecDeque::new(),
         };
-        Arc::new(Self { topic, index, state: Mutex::new(state) })
+        Arc::new(Self { topic, index, counts: Counts::default(), state: Mutex::new(state) })
     }
 }
 
@@ -85,6 +117,16 @@ impl PartitionState {
         let anew =
             if known { self.leader.epoch > former.epoch } else { self.leader.id != former.id };
         anew && self.lane.is_some()
+    }
+
+    /// Whether keyless records do better elsewhere: others are healthier, or what is here waits for another attempt.
+    pub(super) fn is_to_be_avoided(&self) -> bool {
+        self.avoided || self.queue.failures() > 0 && !self.queue.is_idle()
+    }
+
+    /// For which broker memory is reserved now.
+    pub(super) fn account(&self) -> i32 {
+        self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
 
     /// Results without an outcome.

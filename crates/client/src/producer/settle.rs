@@ -165,6 +165,7 @@ fn acknowledge(
     let Sent { stats, partition, batch, .. } = sent;
     let mut state = partition.state.lock();
     state.queue.written(&batch);
+    partition.counts.add(batch.records, batch.payload().len());
     state.last_error = None;
     resubmit(state, &partition);
     let created = Instant::from_std(batch.created);
@@ -193,7 +194,7 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     if sent.batch.attempts > shared.config.retries {
         return fail(shared, sent, &cause, unknown);
     }
-    let Sent { stats, partition, batch, leader: former, .. } = sent;
+    let Sent { stats, partition, mut batch, leader: former, .. } = sent;
     stats.batch_retried(batch.records);
     let mut state = partition.state.lock();
     let leader = state.leader;
@@ -205,11 +206,14 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
         (now + backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
+    // The leader may have changed while the batch was on its way.
+    batch.completion.charge_to(state.account());
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
     state.last_error = Some(cause.clone());
     resubmit(state, &partition);
     if !moved {
         shared.metadata.request_refresh(Some(&partition.topic));
+        shared.evacuate(&partition);
     }
     if let Some(batch) = refused {
         stats.batch_failed(batch.records);

@@ -15,7 +15,6 @@ use curtail_proto::{
     accumulator::{BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
     metadata::{Snapshot, Topic},
-    partitioner::Sticky,
 };
 use curtail_wire::{ErrorCode, cold::messages};
 use imbl::GenericHashMap;
@@ -34,6 +33,7 @@ use super::{
     lane::Lane,
     memory::Memory,
     partition::{Partition, Place},
+    routing::{self, Routing},
     topic::TopicState,
 };
 use crate::{
@@ -63,6 +63,8 @@ pub(super) struct Shared {
     /// Where outcomes go first if there are interceptors.
     pub(super) outcomes: Option<UnboundedSender<interceptor::Outcome>>,
     pub(super) topics: ArcSwap<Topics>,
+    pub(super) routing: Routing,
+    pub(super) started: Instant,
     /// Those who change `topics` and `lanes` take turns.
     lanes: Mutex<Lanes>,
     pub(super) identity: Identity,
@@ -108,11 +110,18 @@ impl Shared {
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             policy,
             env: env.clone(),
-            memory: Memory::new(config.buffer_memory, config.batch_size, config.batch_max_size),
+            memory: Memory::new(
+                config.buffer_memory,
+                config.batch_size,
+                config.batch_max_size,
+                config.broker_memory_percent,
+            ),
             backoff,
             stats: ProducerStats::new(),
             outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
+            routing: Routing::of(&config),
+            started: Instant::now(),
             lanes: Mutex::default(),
             identity: Identity::new(&config),
             progress: Notify::new(),
@@ -175,6 +184,7 @@ impl Shared {
         {
             let known = known.clone();
             self.rehome(&mut lanes, snapshot, &known);
+            self.review(&lanes, snapshot, &known);
             return Ok(known);
         }
         let partitions = (0..topic.leaders.len())
@@ -183,14 +193,11 @@ impl Shared {
                 None => Partition::new(topic.name.clone(), index as i32, None),
             })
             .collect::<Box<[_]>>();
-        let count = partitions.len() as u32;
-        let state = Arc::new(TopicState {
-            name: topic.name.clone(),
-            id: topic.id,
-            sticky: Sticky::new(count, self.config.batch_size as u32, self.env.entropy.next_u64()),
-            partitions,
-        });
+        let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
+        let state = TopicState::new(topic.name.clone(), topic.id, partitions, stickiness, draw);
+        let state = Arc::new(state);
         self.rehome(&mut lanes, snapshot, &state);
+        self.review(&lanes, snapshot, &state);
         let mut next = (*topics).clone();
         next.insert(topic.name.clone(), state.clone());
         self.topics.store(Arc::new(next));
@@ -235,6 +242,8 @@ impl Shared {
             let former = std::mem::replace(&mut state.lane, lane.clone());
             // Entries in the former lane's lists no longer count.
             state.place = Place::Idle;
+            let account = state.account();
+            state.queue.waiting_mut().for_each(|completion| completion.charge_to(account));
             if lane.is_none() {
                 self.stranded.notify_one();
             }
@@ -256,12 +265,43 @@ impl Shared {
         }
     }
 
+    /// Looks anew which partitions of a topic keyless records may go to.
+    fn review(&self, lanes: &Lanes, snapshot: &Snapshot, topic: &TopicState) {
+        let is_fine = |broker: i32| {
+            lanes.by_broker.get(&broker).is_none_or(|(lane, _)| lane.health.is_fine())
+        };
+        for partition in routing::review(self, topic, snapshot, is_fine) {
+            routing::evacuate(self, topic, &partition);
+        }
+    }
+
+    /// Routes keyless records anew if a broker has come into trouble or is out of it. The caller holds no lock.
+    pub(super) fn notice(&self, lane: &Lane) {
+        let fine = lane.health.is_fine();
+        if lane.seen_fine.swap(fine, Ordering::Relaxed) == fine {
+            return;
+        }
+        let lanes = self.lanes.lock();
+        let snapshot = self.metadata.snapshot();
+        for topic in self.topics.load().values() {
+            self.review(&lanes, &snapshot, topic);
+        }
+    }
+
+    /// Moves what may move out of a partition whose last attempt failed.
+    pub(super) fn evacuate(&self, partition: &Arc<Partition>) {
+        if let Some(topic) = self.topics.load().get(&partition.topic) {
+            routing::evacuate(self, topic, partition);
+        }
+    }
+
     fn lane(&self, lanes: &mut Lanes, broker: i32) -> Arc<Lane> {
         if let Some((lane, _)) = lanes.by_broker.get(&broker) {
             return lane.clone();
         }
         let stats = self.stats.broker(broker);
-        let lane = Lane::new(broker, self.me.clone(), &self.config, stats);
+        let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
+        self.memory.open(broker, lane.load.clone());
         let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane

@@ -571,3 +571,50 @@ proptest! {
         prop_assert!(refused.is_disjoint(&present));
     }
 }
+
+#[test]
+fn only_what_was_never_sent_and_is_not_bound_moves() {
+    let now = Instant::now();
+    let policy = policy(60, 0);
+    let (mut from, mut to) = (known(), known());
+    for n in 0..4u8 {
+        append(&mut from, &policy, &[n; 40], now);
+        if n == 2 {
+            from.bind();
+        }
+    }
+    let sent = take(&mut from, &policy, 1, now);
+    assert!(from.retry(sent, true, None).is_none());
+    let moved = from.take_movable(&policy);
+    assert_eq!(moved.len(), 2, "not the one sent, not the bound one");
+    for batch in moved {
+        to.adopt(batch);
+    }
+    let sequences = |queue: &mut PartitionQueue<u32>| {
+        let mut sequences = Vec::new();
+        while let Take::Batch(batch) = queue.take(&policy, IDENTITY, 1, now) {
+            sequences.push(header(&batch).base_sequence);
+        }
+        sequences
+    };
+    assert_eq!(sequences(&mut from), [0, 1], "no number is missing where they were");
+    assert_eq!(sequences(&mut to), [0, 1]);
+    assert!(from.is_drained() && to.is_drained());
+}
+
+#[test]
+fn a_batch_that_moved_expires_when_it_would_have() {
+    let now = Instant::now();
+    let policy = policy(60, 0);
+    let later = now + Duration::from_secs(60);
+    let (mut from, mut to) = (known(), known());
+    append(&mut from, &policy, &[1; 40], now);
+    append(&mut to, &policy, &[2; 40], later);
+    append(&mut to, &policy, &[3; 40], later);
+    for batch in from.take_movable(&policy) {
+        to.adopt(batch);
+    }
+    assert_eq!(to.next_expiry(&policy), Some(now + policy.delivery_timeout));
+    assert_eq!(to.expire(&policy, now + policy.delivery_timeout).len(), 1);
+    assert_eq!(to.expire(&policy, now + policy.delivery_timeout).len(), 0);
+}

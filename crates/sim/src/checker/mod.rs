@@ -218,7 +218,7 @@ pub fn check(history: &History) -> Vec<Violation> {
             .filter_map(|sent| check_outcome(sent, found.get(&sent.id).map_or(&[], Vec::as_slice))),
     );
     violations.extend(check_read_order(&history.read));
-    violations.extend(check_producer_order(&found));
+    violations.extend(check_producer_order(&found, &history.free));
     violations.extend(check_offsets_advance(&history.sent));
     violations.extend(check_consumed(history));
     violations.extend(check_replicas(history));
@@ -261,12 +261,16 @@ fn check_read_order(read: &[ReadBack]) -> Vec<Violation> {
     violations
 }
 
-/// Records of a producer lie in each partition in the order of their sends. A record with several copies counts
+/// Records of a producer lie in each partition in the order of their sends, but for those that may change their
+/// partition. A record with several copies counts
 /// where it is first: the others are reported as such.
-fn check_producer_order(found: &BTreeMap<RecordId, Vec<(i32, i64)>>) -> Vec<Violation> {
+fn check_producer_order(
+    found: &BTreeMap<RecordId, Vec<(i32, i64)>>,
+    free: &BTreeSet<RecordId>,
+) -> Vec<Violation> {
     let mut last: BTreeMap<(u32, i32), (RecordId, i64)> = BTreeMap::new();
     let mut violations = Vec::new();
-    for (id, copies) in found {
+    for (id, copies) in found.iter().filter(|(id, _)| !free.contains(id)) {
         let Some(&(partition, offset)) = copies.iter().min_by_key(|(_, offset)| *offset) else {
             continue;
         };

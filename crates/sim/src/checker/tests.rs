@@ -25,7 +25,7 @@ fn read(number: u32, partition: i32, offset: i64) -> ReadBack {
 
 /// With a consumer that was given what is in the log.
 fn judge(sent: Vec<Sent>, read: Vec<ReadBack>) -> Vec<Violation> {
-    check(&History { sent, consumed: read.clone(), read, replicas: Vec::new() })
+    check(&History { sent, consumed: read.clone(), read, ..History::default() })
 }
 
 fn kinds(violations: &[Violation]) -> Vec<&'static str> {
@@ -82,6 +82,17 @@ fn records_of_a_producer_in_another_order_are_reordered() {
     let sent = vec![acknowledged(0, 0, 0, 1), acknowledged(1, 0, 0, 0)];
     let violations = judge(sent, vec![read(1, 0, 0), read(0, 0, 1)]);
     assert_eq!(kinds(&violations), ["reordered"]);
+}
+
+#[test]
+fn a_record_that_may_change_its_partition_has_no_order_but_is_there_once() {
+    let sent = vec![acknowledged(0, 0, 0, 1), acknowledged(1, 0, 0, 0)];
+    let read = vec![read(1, 0, 0), read(0, 0, 1)];
+    let free = [id(1, 0)].into();
+    let history = History { free, sent, consumed: read.clone(), read, ..History::default() };
+    assert_eq!(check(&history), []);
+    let twice = History { read: [&history.read[..], &history.read[..1]].concat(), ..history };
+    assert!(kinds(&check(&twice)).contains(&"duplicated"));
 }
 
 #[test]
@@ -147,7 +158,7 @@ fn a_consumer_that_skips_repeats_or_stops_early_is_reported() {
     ];
     for (consumed, given, next) in consumed {
         let history =
-            History { sent: sent.clone(), read: log.clone(), consumed, replicas: Vec::new() };
+            History { sent: sent.clone(), read: log.clone(), consumed, ..History::default() };
         assert_eq!(check(&history), [Violation::ConsumedDiffers { partition: 0, given, next }]);
     }
 }

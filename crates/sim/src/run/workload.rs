@@ -95,6 +95,8 @@ impl Work {
             }
         }
         producer.flush().await?;
+        let moved = producer.routing_metrics().moved_batches;
+        self.shared.history.lock().moved_batches += moved;
         while let Some(ended) = outcomes.join_next().await {
             ended.map_err(|_| Error::Closed)?;
         }
@@ -109,6 +111,7 @@ impl Work {
             .linger(plan.linger)
             .batch_size(plan.batch_size)
             .batch_max_size(plan.batch_max_size)
+            .route_around_trouble(plan.route_around_trouble)
             .max_in_flight(plan.max_in_flight)
             .request_timeout(plan.request_timeout)
             .delivery_timeout(plan.linger + plan.delivery_timeout)
@@ -132,6 +135,9 @@ impl Work {
         if self.entropy.below(100) < self.plan.keyed {
             let key = format!("key-{}", self.entropy.below(KEYS));
             return producer.send(record.key(&key)).await;
+        }
+        if self.plan.route_around_trouble {
+            self.shared.history.lock().free.insert(id);
         }
         producer.send(record).await
     }

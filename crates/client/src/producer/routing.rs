@@ -1,0 +1,320 @@
+//! Where keyless records go: away from partitions in trouble and from brokers that are slow.
+//!
+//! A review ([`review`]) says which partitions are usable, and takes what may move out of those that no longer are. The
+//! choice among the usable ones ([`next`]) looks at each broker's load, which is read without a lock, and costs the
+//! number of brokers. Senders ask for it only when the sticky choice moves on, or when a batch would have to be opened
+//! at a broker that has become slow.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use curtail_proto::{
+    accumulator::Batch,
+    metadata::Snapshot,
+    partitioner::{Candidate, Next, Rule, choose, is_late},
+};
+use parking_lot::MutexGuard;
+use tokio::time::Instant;
+
+use super::{
+    delivery::Completion,
+    lane::Lane,
+    memory::NOWHERE,
+    partition::{Partition, PartitionState},
+    shared::{Shared, resubmit},
+    topic::TopicState,
+};
+use crate::{Acks, ProducerConfig};
+
+/// Choices after which a record or a batch stays where it is: everything seems to be in trouble.
+pub(super) const TRIES: u32 = 3;
+
+/// How the keyless records of a producer are spread.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    pub(super) rule: Rule,
+    /// `curtail.route.around.trouble`.
+    pub(super) around_trouble: bool,
+    /// Whether batches move. Those of a transaction do not: one on its way between two partitions would be overlooked
+    /// when the transaction is aborted.
+    moves: bool,
+    /// Whether a partition acknowledges only when its in-sync replicas do.
+    needs_replicas: bool,
+    /// `client.rack`, with `partitioner.rack.aware`.
+    rack: Option<String>,
+}
+
+/// The routing of one producer.
+#[derive(Debug)]
+pub(super) struct Routing {
+    pub(super) policy: Policy,
+    pub(super) counters: Counters,
+}
+
+impl Routing {
+    pub(super) fn of(config: &ProducerConfig) -> Self {
+        Self { policy: Policy::of(config), counters: Counters::default() }
+    }
+}
+
+impl Policy {
+    fn of(config: &ProducerConfig) -> Self {
+        let availability = config.partitioner_availability_timeout;
+        let rack = &config.common.client_rack;
+        Self {
+            rule: match config.partitioner_adaptive {
+                true => Rule::Adaptive {
+                    availability_timeout: (!availability.is_zero()).then_some(availability),
+                },
+                false => Rule::Uniform,
+            },
+            around_trouble: config.route_around_trouble,
+            moves: config.route_around_trouble && config.transactional_id.is_none(),
+            needs_replicas: config.acks == Acks::All,
+            rack: (config.partitioner_rack_aware && !rack.is_empty()).then(|| rack.clone()),
+        }
+    }
+}
+
+/// The usable partitions of a topic by the lane of their leader. Replaced as a whole by a review.
+#[derive(Default)]
+pub(super) struct Routes {
+    by_lane: Box<[Route]>,
+    /// Partitions that are left out because of trouble.
+    avoided: usize,
+}
+
+struct Route {
+    /// `None` where the cluster names no leader; such partitions are usable only if all are like that.
+    lane: Option<Arc<Lane>>,
+    partitions: Box<[u32]>,
+}
+
+/// What the choices of a producer came to.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    choices: AtomicU64,
+    past_slow: AtomicU64,
+    past_trouble: AtomicU64,
+    probes: AtomicU64,
+    moved_batches: AtomicU64,
+    moved_records: AtomicU64,
+}
+
+/// How keyless records were routed, in numbers since the producer's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RoutingMetrics {
+    /// Times a partition was chosen for the keyless records to come.
+    pub choices: u64,
+    /// Of these, those that passed over a broker because it answers later than others.
+    pub choices_past_slow: u64,
+    /// Of these, those that passed over a partition because it is in trouble.
+    pub choices_past_trouble: u64,
+    /// Records that went to a slow broker to learn whether it still is.
+    pub probes: u64,
+    /// Batches never sent that moved from a partition in trouble to another one.
+    pub moved_batches: u64,
+    /// Records in them.
+    pub moved_records: u64,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> RoutingMetrics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RoutingMetrics {
+            choices: read(&self.choices),
+            choices_past_slow: read(&self.past_slow),
+            choices_past_trouble: read(&self.past_trouble),
+            probes: read(&self.probes),
+            moved_batches: read(&self.moved_batches),
+            moved_records: read(&self.moved_records),
+        }
+    }
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+/// The partition for the keyless records to come.
+pub(super) fn next(shared: &Shared, topic: &TopicState, probe_due: bool) -> Next {
+    let routes = topic.routes.load();
+    let now = shared.age();
+    let candidates: Vec<Candidate> =
+        routes.by_lane.iter().map(|route| route.candidate(now)).collect();
+    let draw = shared.env.entropy.next_u64();
+    count(&shared.routing.counters.choices, 1);
+    let Some(chosen) = choose(&candidates, shared.routing.policy.rule, probe_due, draw) else {
+        // Not reviewed yet.
+        let partition = draw.checked_rem(topic.partitions.len() as u64).unwrap_or(0) as u32;
+        return Next { partition, probe: false };
+    };
+    topic
+        .best_ns
+        .store(u64::try_from(chosen.best.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    if candidates.iter().any(|candidate| is_late(candidate.wait, chosen.best)) {
+        count(&shared.routing.counters.past_slow, 1);
+    }
+    if routes.avoided > 0 {
+        count(&shared.routing.counters.past_trouble, 1);
+    }
+    count(&shared.routing.counters.probes, u64::from(chosen.probe));
+    let partitions = &routes.by_lane[chosen.candidate].partitions;
+    Next { partition: partitions[chosen.nth as usize], probe: chosen.probe }
+}
+
+impl Route {
+    fn candidate(&self, now: Duration) -> Candidate {
+        let partitions = self.partitions.len() as u32;
+        let Some(lane) = &self.lane else {
+            return Candidate { partitions, ..Candidate::default() };
+        };
+        Candidate {
+            partitions,
+            wait: lane.expected_wait(now),
+            unanswered: lane.load.unanswered(now),
+            busy: lane.load.is_busy(),
+        }
+    }
+}
+
+/// Has the keyless records go elsewhere than to `partition` if there is a better one. Says whether they now do.
+pub(super) fn leave(shared: &Shared, topic: &TopicState, partition: &Partition) -> bool {
+    let index = partition.index as u32;
+    topic.sticky.leave(index, |_| next(shared, topic, false));
+    topic.sticky.current() != index
+}
+
+/// Whether the leader of a partition has become so slow that a new batch of keyless records is better opened elsewhere.
+/// No batch is cut short by that.
+pub(super) fn is_slow(shared: &Shared, topic: &TopicState, state: &PartitionState) -> bool {
+    if shared.routing.policy.rule == Rule::Uniform || topic.sticky.is_probing() {
+        return false;
+    }
+    let best = Duration::from_nanos(topic.best_ns.load(Ordering::Relaxed));
+    state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age()), best))
+}
+
+/// How bad a choice a partition is; the best ones are usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trouble {
+    None,
+    /// A broker that its acknowledgements wait for is in trouble.
+    OfReplica,
+    /// Its leader is, or there is none.
+    OfLeader,
+}
+
+/// Looks anew which partitions of a topic are usable. Callers take turns; they hold no other lock than that of the
+/// lanes. What comes back is to be given to [`evacuate`].
+#[must_use]
+pub(super) fn review(
+    shared: &Shared,
+    topic: &TopicState,
+    snapshot: &Snapshot,
+    is_fine: impl Fn(i32) -> bool,
+) -> Vec<Arc<Partition>> {
+    let policy = &shared.routing.policy;
+    let lanes: Vec<Option<Arc<Lane>>> =
+        topic.partitions.iter().map(|partition| partition.state.lock().lane.clone()).collect();
+    let trouble = |index: usize| match &lanes[index] {
+        None => Trouble::OfLeader,
+        Some(_) if !policy.around_trouble => Trouble::None,
+        Some(lane) if !is_fine(lane.broker) => Trouble::OfLeader,
+        Some(_) if policy.needs_replicas => {
+            let isr = snapshot.in_sync(&topic.name, index as i32);
+            if isr.iter().all(|&replica| is_fine(replica)) {
+                Trouble::None
+            } else {
+                Trouble::OfReplica
+            }
+        }
+        Some(_) => Trouble::None,
+    };
+    let troubles: Vec<Trouble> = (0..lanes.len()).map(trouble).collect();
+    let least = troubles.iter().min().copied().unwrap_or(Trouble::None);
+    let mut by_lane: BTreeMap<i32, (Option<Arc<Lane>>, Vec<u32>)> = BTreeMap::new();
+    for (index, lane) in
+        lanes.into_iter().enumerate().filter(|(index, _)| troubles[*index] == least)
+    {
+        let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
+        by_lane.entry(broker).or_insert_with(|| (lane, Vec::new())).1.push(index as u32);
+    }
+    if let Some(rack) = &policy.rack {
+        let near = |broker: &i32| {
+            snapshot.node(*broker).and_then(|node| node.rack.as_ref()).is_some_and(|r| r == rack)
+        };
+        if by_lane.keys().any(near) {
+            by_lane.retain(|broker, _| near(broker));
+        }
+    }
+    let by_lane = by_lane.into_values();
+    let routes = Routes {
+        by_lane: by_lane.map(|(lane, p)| Route { lane, partitions: p.into() }).collect(),
+        avoided: troubles.iter().filter(|trouble| **trouble > least).count(),
+    };
+    topic.routes.store(Arc::new(routes));
+    let mut left = Vec::new();
+    for (partition, trouble) in topic.partitions.iter().zip(troubles) {
+        let mut state = partition.state.lock();
+        state.avoided = policy.around_trouble && trouble > least;
+        if state.avoided && !state.queue.is_drained() {
+            left.push(partition.clone());
+        }
+    }
+    left
+}
+
+/// Moves what was never sent and is bound to no partition from a partition in trouble to others. The caller holds no
+/// lock but that of the lanes.
+pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
+    if !shared.routing.policy.moves {
+        return;
+    }
+    let movable = partition.state.lock().queue.take_movable(&shared.policy);
+    for batch in movable {
+        place(shared, topic, partition, batch);
+    }
+}
+
+fn place(shared: &Shared, topic: &TopicState, from: &Arc<Partition>, batch: Batch<Completion>) {
+    for _ in 0..TRIES {
+        let index = next(shared, topic, false).partition;
+        let Some(partition) = topic.partitions.get(index as usize) else { break };
+        if Arc::ptr_eq(partition, from) {
+            continue;
+        }
+        let state = partition.state.lock();
+        if !state.is_to_be_avoided() {
+            count(&shared.routing.counters.moved_batches, 1);
+            count(&shared.routing.counters.moved_records, u64::from(batch.records));
+            return settle_in(state, partition, batch);
+        }
+    }
+    // There is no better place, or none was found: it stays.
+    settle_in(from.state.lock(), from, batch);
+}
+
+fn settle_in(
+    mut state: MutexGuard<'_, PartitionState>,
+    partition: &Arc<Partition>,
+    mut batch: Batch<Completion>,
+) {
+    batch.completion.moved_to(partition.index, state.account());
+    state.queue.adopt(batch);
+    resubmit(state, partition);
+}
+
+impl Shared {
+    /// Time since the producer's start.
+    pub(super) fn age(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.started)
+    }
+}

@@ -1,0 +1,162 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TOTAL: usize = 1000;
+
+fn of_brokers(percent: u32, brokers: i32) -> Budget<u32> {
+    let mut budget = Budget::new(TOTAL, percent);
+    for broker in 1..=brokers {
+        budget.open(broker);
+    }
+    budget
+}
+
+/// Takes for `broker` until it is refused.
+fn fill(budget: &mut Budget<u32>, broker: i32, need: usize) -> usize {
+    while budget.try_take(broker, need) {}
+    budget.held(broker)
+}
+
+#[test]
+fn the_only_broker_may_hold_everything() {
+    assert_eq!(fill(&mut of_brokers(100, 1), 1, 10), TOTAL);
+}
+
+#[test]
+fn one_broker_holds_half_and_two_a_third_each() {
+    let mut budget = of_brokers(100, 3);
+    assert_eq!(fill(&mut budget, 1, 10), 500);
+    budget = of_brokers(100, 3);
+    for _ in 0..TOTAL {
+        let _ = budget.try_take(1, 1) | budget.try_take(2, 1);
+    }
+    assert!(budget.held(1).abs_diff(333) <= 1 && budget.held(2).abs_diff(333) <= 1, "{budget:?}");
+    assert!(budget.try_take(3, 300), "the third finds room");
+}
+
+#[test]
+fn without_a_bound_one_broker_may_hold_everything() {
+    assert_eq!(fill(&mut of_brokers(0, 3), 1, 10), TOTAL);
+}
+
+#[test]
+fn who_waits_for_its_own_broker_is_in_nobodys_way() {
+    let mut budget = of_brokers(100, 2);
+    fill(&mut budget, 1, 10);
+    budget.wait(1, 10, 7);
+    assert_eq!(budget.grant(), None);
+    assert!(!budget.try_take(1, 1), "nobody overtakes in the same queue");
+    assert!(budget.try_take(2, 10));
+    budget.give_back(2, 10);
+    assert_eq!(budget.grant(), None);
+    for _ in 0..2 {
+        budget.give_back(1, 10);
+    }
+    assert_eq!(budget.grant(), Some(Granted { broker: 1, bytes: 10, who: 7 }));
+}
+
+#[test]
+fn a_large_record_is_not_starved_by_small_ones() {
+    let mut budget = of_brokers(100, 3);
+    fill(&mut budget, 1, 10);
+    budget.wait(2, 600, 1);
+    assert!(!budget.try_take(3, 10), "the large one is first");
+    for _ in 0..10 {
+        budget.give_back(1, 10);
+    }
+    assert_eq!(budget.grant(), Some(Granted { broker: 2, bytes: 600, who: 1 }));
+}
+
+#[test]
+fn who_no_longer_waits_is_in_nobodys_way() {
+    let mut budget = of_brokers(100, 3);
+    fill(&mut budget, 1, 10);
+    budget.wait(2, 600, 1);
+    assert!(!budget.try_take(3, 10));
+    budget.forget(|&who| who == 1);
+    assert!(budget.try_take(3, 10));
+}
+
+#[test]
+fn what_moves_to_another_broker_counts_for_it() {
+    let mut budget = of_brokers(100, 2);
+    fill(&mut budget, 1, 10);
+    budget.transfer(1, 2, 500);
+    assert_eq!((budget.held(1), budget.held(2), budget.free()), (0, 500, 500));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take { broker: i32, need: usize },
+    GiveBack { nth: usize },
+    Move { nth: usize, to: i32 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let need = prop_oneof![4 => 1..60usize, 1 => 300..=TOTAL];
+    let step = prop_oneof![
+        3 => (1..5, need).prop_map(|(broker, need)| Step::Take { broker, need }),
+        2 => (0..64usize).prop_map(|nth| Step::GiveBack { nth }),
+        1 => (0..64usize, 1..5).prop_map(|(nth, to)| Step::Move { nth, to }),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// Whatever is taken, given back and moved: nothing is made or lost, a broker takes beyond its share only what it
+    /// was given by a move, nobody waits without a reason, and everybody gets a turn in the end.
+    #[test]
+    fn the_books_balance(steps in steps()) {
+        let mut budget = of_brokers(100, 4);
+        let mut out: Vec<(i32, usize)> = Vec::new();
+        let mut waiting: BTreeMap<u32, (i32, usize)> = BTreeMap::new();
+        for (n, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Take { broker, need } => {
+                    let before = budget.held(broker);
+                    if budget.try_take(broker, need) {
+                        prop_assert!(before == 0 || budget.held(broker) <= budget.free());
+                        out.push((broker, need));
+                    } else {
+                        budget.wait(broker, need, n as u32);
+                        waiting.insert(n as u32, (broker, need));
+                    }
+                }
+                Step::GiveBack { nth } if !out.is_empty() => {
+                    let (broker, bytes) = out.swap_remove(nth % out.len());
+                    budget.give_back(broker, bytes);
+                }
+                Step::Move { nth, to } if !out.is_empty() => {
+                    let nth = nth % out.len();
+                    budget.transfer(out[nth].0, to, out[nth].1);
+                    out[nth].0 = to;
+                }
+                _ => {}
+            }
+            while let Some(granted) = budget.grant() {
+                prop_assert_eq!(waiting.remove(&granted.who), Some((granted.broker, granted.bytes)));
+                let first = waiting.iter().find(|(_, (broker, _))| *broker == granted.broker);
+                prop_assert!(first.is_none_or(|(who, _)| *who > granted.who), "in order");
+                out.push((granted.broker, granted.bytes));
+            }
+            let held: usize = out.iter().map(|(_, bytes)| bytes).sum();
+            prop_assert_eq!(held + budget.free(), TOTAL);
+            for broker in 1..5 {
+                let held: usize = out.iter().filter(|(b, _)| *b == broker).map(|(_, n)| n).sum();
+                prop_assert_eq!(held, budget.held(broker));
+            }
+        }
+        while let Some((broker, bytes)) = out.pop() {
+            budget.give_back(broker, bytes);
+            while let Some(granted) = budget.grant() {
+                waiting.remove(&granted.who);
+                out.push((granted.broker, granted.bytes));
+            }
+        }
+        prop_assert!(waiting.is_empty(), "{waiting:?} wait for ever");
+        prop_assert_eq!(budget.free(), TOTAL);
+    }
+}

@@ -1,0 +1,101 @@
+//! Which partition keyless records go to now, and for how long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One record in so many may go to a broker that is avoided for being slow, to learn whether it still is. Few enough
+/// that the 99.9th percentile does not feel it.
+pub const PROBE_EVERY: u64 = 2048;
+
+/// Where the choice moves on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The partition.
+    pub partition: u32,
+    /// Whether one record is all it gets for now.
+    pub probe: bool,
+}
+
+/// The sticky choice of one topic, shared by every sender without a lock.
+///
+/// The partition and the bytes it has received since it was chosen live in one word, so that senders see both
+/// change together.
+#[derive(Debug)]
+pub struct Sticky {
+    /// Partition in the high half, bytes in the low half.
+    state: AtomicU64,
+    stickiness: u32,
+    /// Bytes of all choices that have ended since the last probe.
+    since_probe: AtomicU64,
+}
+
+impl Sticky {
+    /// Starts at `first`. `stickiness` is `batch.size` in bytes.
+    pub fn new(first: u32, stickiness: u32) -> Self {
+        Self {
+            state: AtomicU64::new(u64::from(first) << 32),
+            stickiness: stickiness.max(1),
+            since_probe: AtomicU64::new(0),
+        }
+    }
+
+    /// The partition for the next keyless record.
+    pub fn current(&self) -> u32 {
+        (self.state.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// Takes note of `bytes` sent to `partition`. `batch_complete` says whether the record filled a batch: the
+    /// choice moves on at a batch's end, so that a switch does not cut batches short, and at the latest after
+    /// twice the stickiness.
+    ///
+    /// `next` is asked only when the choice moves on, and told whether a probe is due.
+    pub fn sent(
+        &self,
+        partition: u32,
+        bytes: u32,
+        batch_complete: bool,
+        next: impl FnOnce(bool) -> Next,
+    ) {
+        let before = self.state.load(Ordering::Relaxed);
+        if (before >> 32) as u32 != partition {
+            return;
+        }
+        let produced = (before as u32).saturating_add(bytes);
+        let due = produced >= self.stickiness && batch_complete || produced >= self.most();
+        let after = if due {
+            self.move_on(produced, bytes, next)
+        } else {
+            before & !u64::from(u32::MAX) | u64::from(produced)
+        };
+        // A sender that loses the race has its bytes uncounted: at most one record's, and only under contention.
+        let _ = self.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether the choice is a probe, which ends with the next record.
+    pub fn is_probing(&self) -> bool {
+        self.state.load(Ordering::Relaxed) as u32 >= self.most()
+    }
+
+    /// Moves on from `partition` now, if it is still the choice: it takes no keyless records any more.
+    pub fn leave(&self, partition: u32, next: impl FnOnce(bool) -> Next) {
+        let before = self.state.load(Ordering::Relaxed);
+        if (before >> 32) as u32 != partition {
+            return;
+        }
+        // No probe: what is left behind may be one.
+        let after = u64::from(next(false).partition) << 32;
+        let _ = self.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn most(&self) -> u32 {
+        self.stickiness.saturating_mul(2)
+    }
+
+    fn move_on(&self, produced: u32, bytes: u32, next: impl FnOnce(bool) -> Next) -> u64 {
+        let since = self.since_probe.load(Ordering::Relaxed).saturating_add(u64::from(produced));
+        let next = next(since >= PROBE_EVERY * u64::from(bytes));
+        self.since_probe.store(if next.probe { 0 } else { since }, Ordering::Relaxed);
+        // A probe begins with its bytes used up, so that the choice moves on after one record.
+        let used = if next.probe { self.most() } else { 0 };
+        u64::from(next.partition) << 32 | u64::from(used)
+    }
+}
