@@ -110,12 +110,15 @@ async fn interceptors_hear_of_sends_that_fail_and_of_what_a_close_leaves_open() 
     assert_eq!(notes.taken(), [("intercepted".to_owned(), Err(error.to_string()))]);
 }
 
+const MEASURING: [(&str, &str); 3] =
+    [("client.id", "measuring"), ("batch.size", "1000"), ("batch.max.size", "1000")];
+
 #[tokio::test]
 async fn metrics_count_every_record_once_and_time_every_phase() {
     const RECORDS: u64 = 500;
     let backend = Backend::embedded(2).await;
     backend.create_topic("measured", 4, 1).await;
-    let producer = producer(&backend, &[("client.id", "measuring"), ("batch.size", "1000")]);
+    let producer = producer(&backend, &MEASURING);
     let value = [0; 100];
     for n in 0..RECORDS {
         let key = n.to_string();
