@@ -145,6 +145,14 @@ pub struct ClusterConfig {
     pub offsets_topic_partitions: i32,
     /// `offsets.topic.replication.factor`: its replicas, or as many as there are brokers if that is fewer.
     pub offsets_topic_replication_factor: i16,
+    /// `transaction.version`: the finalized feature of that name, 0 to 2. With 2 every transaction gives its producer a new
+    /// epoch and Produce adds partitions to it (KIP-890). A feature rather than a setting in Kafka.
+    pub transaction_version: i16,
+    /// `transaction.max.timeout.ms`: the longest transaction a producer may ask for.
+    pub transaction_max_timeout: Duration,
+    /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`: how often transactions that take too long are
+    /// looked for.
+    pub transaction_abort_interval: Duration,
     /// `transaction.state.log.num.partitions`: partitions of `__transaction_state`. Kafka's default is 50.
     pub transaction_log_partitions: i32,
     /// `transaction.state.log.replication.factor`: its replicas, or as many as there are brokers if that is fewer.
@@ -195,6 +203,9 @@ impl Default for ClusterConfig {
             offsets_retention_minutes: 7 * 24 * 60,
             offsets_topic_partitions: 4,
             offsets_topic_replication_factor: 3,
+            transaction_version: 2,
+            transaction_max_timeout: Duration::from_secs(900),
+            transaction_abort_interval: Duration::from_secs(10),
             transaction_log_partitions: 4,
             transaction_log_replication_factor: 3,
             transaction_log_min_isr: 2,

@@ -1,5 +1,7 @@
 //! Requests, one file per API.
 
+mod add_offsets_to_txn;
+mod add_partitions_to_txn;
 mod api_versions;
 mod create_topics;
 mod delete_groups;
@@ -8,6 +10,8 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_producers;
+mod describe_transactions;
+mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
@@ -16,6 +20,7 @@ mod join_group;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
+mod list_transactions;
 mod metadata;
 mod offset_commit;
 mod offset_delete;
@@ -23,7 +28,11 @@ mod offset_fetch;
 mod offsets_for_leader_epoch;
 mod produce;
 mod sync_group;
+mod txn_offset_commit;
+mod verify;
 mod write_txn_markers;
+
+pub(crate) use write_txn_markers::bumped_tag;
 
 use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
 
@@ -75,12 +84,18 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::DELETE_TOPICS, 1..=6, 1),
     (ApiKey::INIT_PRODUCER_ID, 0..=5, 0),
     (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, 2),
+    (ApiKey::ADD_PARTITIONS_TO_TXN, 0..=5, 0),
+    (ApiKey::ADD_OFFSETS_TO_TXN, 0..=4, 0),
+    (ApiKey::END_TXN, 0..=5, 0),
     (ApiKey::WRITE_TXN_MARKERS, 1..=1, 1),
+    (ApiKey::TXN_OFFSET_COMMIT, 0..=5, 0),
     (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
     (ApiKey::DELETE_GROUPS, 0..=2, 0),
     (ApiKey::OFFSET_DELETE, 0..=0, 0),
     (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
     (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
+    (ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0),
+    (ApiKey::LIST_TRANSACTIONS, 0..=1, 0),
 ];
 
 fn is_served(header: &RequestHeader<'_>) -> bool {
@@ -122,10 +137,16 @@ pub(crate) async fn handle(
         ApiKey::API_VERSIONS => api_versions::handle(request, body, out),
         ApiKey::CREATE_TOPICS => create_topics::handle(request, body, out),
         ApiKey::DELETE_TOPICS => delete_topics::handle(request, body, out),
-        ApiKey::INIT_PRODUCER_ID => init_producer_id::handle(request, body, out),
+        ApiKey::INIT_PRODUCER_ID => init_producer_id::handle(request, body, out).await,
         ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(request, body, out),
         ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(request, body, out),
         ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(request, body, out),
+        ApiKey::ADD_PARTITIONS_TO_TXN => add_partitions_to_txn::handle(request, body, out).await,
+        ApiKey::ADD_OFFSETS_TO_TXN => add_offsets_to_txn::handle(request, body, out).await,
+        ApiKey::END_TXN => end_txn::handle(request, body, out).await,
+        ApiKey::TXN_OFFSET_COMMIT => txn_offset_commit::handle(request, body, out).await,
+        ApiKey::DESCRIBE_TRANSACTIONS => describe_transactions::handle(request, body, out),
+        ApiKey::LIST_TRANSACTIONS => list_transactions::handle(request, body, out),
         ApiKey::DESCRIBE_PRODUCERS => describe_producers::handle(request, body, out),
         ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(request, body, out).await,
         _ => Err("unsupported API".to_owned()),
@@ -159,6 +180,16 @@ impl Call<'_> {
             .map_err(|error| error.to_string())?;
         out.push(frame.into());
         Ok(Answer::Written)
+    }
+
+    /// PRODUCER_FENCED as the versions before `first` know it.
+    fn fenced_code(&self, code: ErrorCode, first: i16) -> ErrorCode {
+        match code {
+            ErrorCode::PRODUCER_FENCED if self.version() < first => {
+                ErrorCode::INVALID_PRODUCER_EPOCH
+            }
+            code => code,
+        }
     }
 
     /// An answer in one of our own codecs.

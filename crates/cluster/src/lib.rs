@@ -23,6 +23,7 @@ mod observer;
 mod replica;
 mod session;
 mod topic_config;
+mod transaction;
 
 pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 #[doc(hidden)]

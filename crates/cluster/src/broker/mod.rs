@@ -1,9 +1,11 @@
 //! One incarnation of a broker: what its tasks share, and how the metadata changes it.
 
 mod connection;
+mod peers;
 mod run;
 
 pub(crate) use connection::{fill, write_all};
+pub(crate) use peers::Peers;
 pub(crate) use run::{Phase, Slot, run};
 
 use std::{
@@ -34,6 +36,7 @@ use crate::{
         purgatory::WaitIds,
     },
     session::SessionCache,
+    transaction::Transactions,
 };
 
 /// What the tasks of one incarnation share.
@@ -48,6 +51,8 @@ pub(crate) struct Broker {
     pub(crate) wait_ids: WaitIds,
     pub(crate) fetchers: Fetchers,
     pub(crate) groups: Coordinator<Groups>,
+    pub(crate) peers: Peers,
+    pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -116,6 +121,7 @@ impl Broker {
         self.image.store(Arc::clone(image));
         self.fetchers.apply_brokers(image);
         self.groups.apply(self, image);
+        self.transactions.apply(self, image);
     }
 
     fn apply_partition(

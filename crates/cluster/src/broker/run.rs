@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Broker, connection};
+use super::{Broker, Peers, connection};
 use crate::{
     config::ClusterConfig,
     controller::{Controller, Mailbox},
@@ -182,6 +182,8 @@ impl Life {
             wait_ids: WaitIds::default(),
             fetchers: Fetchers::default(),
             groups: Coordinator::default(),
+            peers: Peers::default(),
+            transactions: Coordinator::default(),
             owner,
             disk: Arc::clone(&slot.disk),
             dir: slot.dir.clone(),
@@ -196,6 +198,8 @@ impl Life {
         *slot.current.lock() = Some(Arc::downgrade(&broker));
         let timers = Arc::clone(&broker);
         broker.spawn(async move { timers.groups.run_timers(&timers).await });
+        let timers = Arc::clone(&broker);
+        broker.spawn(async move { timers.transactions.run_timers(&timers).await });
         Ok(Self {
             broker,
             gate: Arc::clone(&slot.gate),

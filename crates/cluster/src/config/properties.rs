@@ -296,6 +296,20 @@ static PROPERTIES: &[Property] = &[
         usize::to_string
     ),
     property!(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "milliseconds, at least 1",
+        transaction_abort_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "transaction.max.timeout.ms",
+        "milliseconds, at least 1",
+        transaction_max_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "transaction.state.log.min.isr",
         "a count, at least 1",
         transaction_log_min_isr,
@@ -314,6 +328,13 @@ static PROPERTIES: &[Property] = &[
         "a count, at least 1",
         transaction_log_replication_factor,
         |t| number(t, 1, i16::MAX),
+        i16::to_string
+    ),
+    property!(
+        "transaction.version",
+        "0, 1 or 2",
+        transaction_version,
+        |t| number(t, 0, 2),
         i16::to_string
     ),
 ];

@@ -382,7 +382,6 @@ impl Groups {
         Ok(Some(taken))
     }
 
-    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
     /// TxnOffsetCommit: as [`Groups::commit`], but the offsets hold once the producer's transaction is committed
     /// ([`Groups::end_transaction`]). `guard` proves that its coordinator knows that the group takes part.
     pub(crate) fn prepare(

@@ -52,7 +52,6 @@ pub(crate) struct StateRecord {
     pub(crate) value: Option<Bytes>,
 }
 
-#[allow(dead_code, reason = "TxnOffsetCommit makes it")]
 /// Whose transaction it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Producer {
@@ -131,7 +130,6 @@ impl<S: State> Cx<'_, S> {
         self.append_batch(batch.into(), None)
     }
 
-    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
     /// As [`Cx::append`], as part of a producer's transaction: `guard` is needed for the first batch of one
     /// ([`Shard::begin_verification`]).
     pub(crate) fn append_in_transaction(
@@ -144,7 +142,6 @@ impl<S: State> Cx<'_, S> {
         self.append_batch(batch, guard)
     }
 
-    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
     /// Begins the verification of a producer's transaction in this partition; `None` when it is known here already.
     pub(crate) fn begin_verification(
         &mut self,
@@ -164,7 +161,6 @@ impl<S: State> Cx<'_, S> {
         Ok(taken)
     }
 
-    #[allow(dead_code, reason = "TxnOffsetCommit calls it")]
     fn transactional(
         &self,
         records: &[StateRecord],

@@ -9,17 +9,21 @@ use curtail_wire::{
     api::ApiKey,
     cold::{
         self,
-        messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response::ApiVersion},
+        messages::{
+            ApiVersionsRequest, ApiVersionsResponse,
+            api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey},
+        },
     },
     header::RequestHeader,
 };
 
-use super::{Answer, Call, SERVED};
+use super::{Answer, Call, SERVED, text};
+
+const TRANSACTION_VERSION: &str = "transaction.version";
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ApiVersionsRequest = call.decode(body)?;
     let mut response = ApiVersionsResponse::default();
-    response.finalized_features_epoch = -1;
     let named = |name: &str, version: &str| well_formed(name) && well_formed(version);
     if call.version() >= 3
         && !named(&request.client_software_name, &request.client_software_version)
@@ -27,11 +31,34 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         response.error_code = ErrorCode::INVALID_REQUEST.0;
         return call.answer(&response, out);
     }
+    features(call, &mut response);
     response.api_keys = SERVED
         .iter()
         .map(|(api, versions, lowest)| api_version(*api, *lowest, *versions.end()))
         .collect();
     call.answer(&response, out)
+}
+
+/// What clients choose by: with `transaction.version` 2 they leave it to brokers to add partitions to transactions, and
+/// take a new epoch with every EndTxn (KIP-890).
+fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
+    // Zero versions were not told before version 4 (KAFKA-17011).
+    let lowest = if call.version() >= 4 { 0 } else { 1 };
+    let supported = SupportedFeatureKey::default()
+        .with_name(text(TRANSACTION_VERSION))
+        .with_min_version(lowest)
+        .with_max_version(2);
+    response.supported_features = vec![supported];
+    // Features do not change while the cluster lives.
+    response.finalized_features_epoch = 0;
+    let level = call.broker.config.transaction_version;
+    if level > 0 {
+        let finalized = FinalizedFeatureKey::default()
+            .with_name(text(TRANSACTION_VERSION))
+            .with_min_version_level(level)
+            .with_max_version_level(level);
+        response.finalized_features = vec![finalized];
+    }
 }
 
 /// Names of clients are letters, digits, dots and hyphens, and begin and end with a letter or digit (KIP-511).

@@ -1,8 +1,10 @@
 //! InitProducerId, key 22, versions 0 to 5.
 //!
-//! Gives idempotent producers ids that are unique in the cluster, at epoch 0. A producer that asks to go on with an id
-//! gets a new one, which is always right for idempotence. Transactions are not served: a transactional id is
-//! answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error clients take as final.
+//! - Without a transactional id: ids that are unique in the cluster, at epoch 0. A producer that asks to go on with an
+//!   id gets a new one, which is always right for idempotence.
+//! - With one: only its coordinator answers, with a new epoch that fences the producer before. From version 3 on a
+//!   producer says what it has, to recover from an error (KIP-360). PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before
+//!   version 4.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -11,16 +13,42 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
+use crate::transaction::{self, ProducerEpoch};
 
-pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+/// First version with PRODUCER_FENCED.
+const FENCED: i16 = 4;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
     let request: InitProducerIdRequest = call.decode(body)?;
-    let (error, id, epoch) = match request.transactional_id {
-        Some(_) => (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1),
-        None => (ErrorCode::NONE, call.broker.controller.next_producer_id(), 0),
+    let given = match &request.transactional_id {
+        None => Ok(ProducerEpoch { id: call.broker.controller.next_producer_id(), epoch: 0 }),
+        Some(id) => transactional(call, &id.0, &request).await,
     };
-    let response = InitProducerIdResponse::default()
-        .with_error_code(error.0)
-        .with_producer_id(ProducerId(id))
-        .with_producer_epoch(epoch);
+    let response = match given {
+        Ok(ProducerEpoch { id, epoch }) => InitProducerIdResponse::default()
+            .with_producer_id(ProducerId(id))
+            .with_producer_epoch(epoch),
+        Err(code) => InitProducerIdResponse::default()
+            .with_error_code(call.fenced_code(code, FENCED).0)
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1),
+    };
     call.answer(&response, out)
+}
+
+async fn transactional(
+    call: &Call<'_>,
+    id: &str,
+    request: &InitProducerIdRequest,
+) -> Result<ProducerEpoch, ErrorCode> {
+    let expected = match (request.producer_id.0, request.producer_epoch) {
+        (-1, -1) => None,
+        (-1, _) | (_, -1) => return Err(ErrorCode::INVALID_REQUEST),
+        (id, epoch) => Some(ProducerEpoch { id, epoch }),
+    };
+    transaction::init(call.broker, id, request.transaction_timeout_ms, expected).await
 }

@@ -9,7 +9,6 @@ use curtail_wire::{
     ErrorCode,
     cold::messages::{
         OffsetCommitRequest, OffsetCommitResponse,
-        offset_commit_request::OffsetCommitRequestPartition,
         offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
     },
 };
@@ -28,7 +27,14 @@ pub(super) async fn handle(
     let mut refused = Vec::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
-            let checked = check(call, &topic.name.0, partition);
+            let asked = Asked {
+                topic: &topic.name.0,
+                index: partition.partition_index,
+                offset: partition.committed_offset,
+                leader_epoch: partition.committed_leader_epoch,
+                metadata: partition.committed_metadata.as_deref(),
+            };
+            let checked = check(call, &asked);
             refused.push(checked.as_ref().err().copied());
             offsets.extend(checked);
         }
@@ -50,30 +56,38 @@ pub(super) async fn handle(
     call.answer(&OffsetCommitResponse::default().with_topics(topics), out)
 }
 
-fn check(
+/// An offset to commit, as the request has it.
+pub(super) struct Asked<'a> {
+    pub(super) topic: &'a str,
+    pub(super) index: i32,
+    pub(super) offset: i64,
+    pub(super) leader_epoch: i32,
+    pub(super) metadata: Option<&'a str>,
+}
+
+/// The offset to keep, unless its partition does not exist or its metadata is too long.
+pub(super) fn check(
     call: &Call<'_>,
-    topic: &str,
-    partition: &OffsetCommitRequestPartition,
+    asked: &Asked<'_>,
 ) -> Result<(TopicPartition, OffsetValue), ErrorCode> {
-    let index = partition.partition_index;
     let image = call.broker.image();
-    let exists = image.topic(topic).is_some_and(|topic| {
-        usize::try_from(index).is_ok_and(|index| index < topic.partitions.len())
+    let exists = image.topic(asked.topic).is_some_and(|topic| {
+        usize::try_from(asked.index).is_ok_and(|index| index < topic.partitions.len())
     });
     if !exists {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
-    let metadata = partition.committed_metadata.as_deref().unwrap_or_default();
+    let metadata = asked.metadata.unwrap_or_default();
     if metadata.len() > call.broker.config.offset_metadata_max_bytes {
         return Err(ErrorCode::OFFSET_METADATA_TOO_LARGE);
     }
     let value = OffsetValue {
-        offset: partition.committed_offset,
-        leader_epoch: partition.committed_leader_epoch,
+        offset: asked.offset,
+        leader_epoch: asked.leader_epoch,
         metadata: metadata.to_owned(),
         commit_timestamp: call.broker.env.wall.now_ms(),
     };
-    Ok(((topic.to_owned(), index), value))
+    Ok(((asked.topic.to_owned(), asked.index), value))
 }
 
 async fn commit(

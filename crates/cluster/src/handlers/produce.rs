@@ -7,9 +7,10 @@
 //! - From version 10 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader (KIP-951), from 13 topics go
 //!   by id.
 //! - Internal topics are for their coordinators to write.
-//! - Transactions are not served.
+//! - A transactional batch begins a transaction in its partition only with the coordinator's word ([`super::verify`]).
+//!   Batches of a transaction need the transactional id, and are refused as unauthorized without.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -18,18 +19,23 @@ use curtail_wire::{
         ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopic,
         ProduceTopicResponse,
     },
+    records::BatchHeader,
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Call, Endpoints};
+use super::{
+    Answer, Call, Endpoints,
+    verify::{Client, verify},
+};
 use crate::{
     config::Plant,
     coordinator::Kind,
-    log::Origin,
+    log::{Origin, VerificationGuard},
     replica::{
         partition::{Ack, NotServed, Partition, Taken},
         purgatory::Wait,
     },
+    transaction::{Added, ProducerEpoch, TopicPartition, Version, server_version},
 };
 
 /// First version that names topics by id.
@@ -42,7 +48,8 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request =
         ProduceRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
-    let mut outcomes = append_all(call, &request);
+    let verified = verify_all(call, &request).await;
+    let mut outcomes = append_all(call, &request, &verified);
     if request.acks == -1 && call.broker.config.plant != Some(Plant::AckBeforeReplication) {
         wait_for_acks(call, request.timeout_ms, &mut outcomes).await;
     }
@@ -60,10 +67,61 @@ pub(super) enum Outcome {
     Taken { taken: Taken, partition: Arc<Partition> },
 }
 
+/// The batches that begin a transaction in their partition, by topic and index: the guard, or the refusal.
+type Verified = BTreeMap<TopicPartition, Result<VerificationGuard, ErrorCode>>;
+
+async fn verify_all(call: &Call<'_>, request: &ProduceRequest) -> Verified {
+    let mut verified = Verified::new();
+    let Some(id) = &request.transactional_id else { return verified };
+    let now_ms = call.broker.env.wall.now_ms();
+    let mut producer = None;
+    for topic in &request.topics {
+        for asked in &topic.partitions {
+            let Some(records) = &asked.records else { continue };
+            let Ok(partition) = replica(call, topic, asked.index) else { continue };
+            let Ok(Some(guard)) = partition.begin_verification(records, now_ms) else { continue };
+            let Ok(header) = BatchHeader::parse(records) else { continue };
+            producer = Some(ProducerEpoch { id: header.producer_id, epoch: header.producer_epoch });
+            verified.insert((partition.topic.to_string(), asked.index), Ok(guard));
+        }
+    }
+    let Some(producer) = producer else { return verified };
+    let client = match call.version() {
+        ..11 => Client::Old,
+        11 => Client::Abortable,
+        _ if server_version(&call.broker.config) == Version::Two => Client::Adding,
+        _ => Client::Abortable,
+    };
+    let asked = Added { producer, partitions: verified.keys().cloned().collect() };
+    for (partition, code) in verify(call.broker, id, &asked, client).await {
+        verified.insert(partition, Err(code));
+    }
+    verified
+}
+
+fn replica(call: &Call<'_>, topic: &ProduceTopic, index: i32) -> Result<Arc<Partition>, NotServed> {
+    let partition = if call.version() >= TOPIC_IDS {
+        call.replica_by_id(topic.topic_id, index)?
+    } else {
+        call.replica_by_name(&topic.name, index)?
+    };
+    if Kind::of_topic(&partition.topic).is_some() {
+        return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
+    }
+    Ok(partition)
+}
+
+/// Whether a batch belongs to a transaction.
+fn is_transactional(asked: &ProducePartition) -> bool {
+    let header = asked.records.as_ref().and_then(|records| BatchHeader::parse(records).ok());
+    header.is_some_and(|header| header.is_transactional())
+}
+
 /// One list of outcomes per topic, in the order of the request.
-fn append_all(call: &Call<'_>, request: &ProduceRequest) -> Vec<Vec<Outcome>> {
+fn append_all(call: &Call<'_>, request: &ProduceRequest, verified: &Verified) -> Vec<Vec<Outcome>> {
+    let mut batches = request.topics.iter().flat_map(|topic| &topic.partitions);
     let refuse_all = match request.acks {
-        _ if request.transactional_id.is_some() => {
+        _ if request.transactional_id.is_none() && batches.any(is_transactional) => {
             Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         }
         -1..=1 => None,
@@ -74,7 +132,7 @@ fn append_all(call: &Call<'_>, request: &ProduceRequest) -> Vec<Vec<Outcome>> {
         if let Some(code) = refuse_all {
             return Outcome::Refused(NotServed::code(code));
         }
-        match append(call, topic, partition, request.acks == -1, now_ms) {
+        match append(call, topic, partition, verified, request.acks == -1, now_ms) {
             Ok(taken) => taken,
             Err(refused) => Outcome::Refused(refused),
         }
@@ -90,21 +148,20 @@ fn append(
     call: &Call<'_>,
     topic: &ProduceTopic,
     asked: &ProducePartition,
+    verified: &Verified,
     all_replicas: bool,
     now_ms: i64,
 ) -> Result<Outcome, NotServed> {
-    let partition = if call.version() >= TOPIC_IDS {
-        call.replica_by_id(topic.topic_id, asked.index)?
-    } else {
-        call.replica_by_name(&topic.name, asked.index)?
-    };
-    if Kind::of_topic(&partition.topic).is_some() {
-        return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
-    }
+    let partition = replica(call, topic, asked.index)?;
     let Some(records) = asked.records.clone() else {
         return Err(NotServed::code(ErrorCode::INVALID_RECORD));
     };
-    let taken = partition.append(Origin::Client, records, None, all_replicas, now_ms)?;
+    let guard = match verified.get(&(partition.topic.to_string(), asked.index)) {
+        Some(Err(code)) => return Err(NotServed::code(*code)),
+        Some(Ok(guard)) => Some(*guard),
+        None => None,
+    };
+    let taken = partition.append(Origin::Client, records, guard, all_replicas, now_ms)?;
     Ok(Outcome::Taken { taken, partition })
 }
 

@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{coordinator::Kind, log::TxnMarker, replica::partition::NotServed};
 
-/// Tag of a marker's field that is there when the marker's epoch is the transaction's plus one (KIP-890). Far from the
-/// tags that Kafka may give out.
-pub(crate) const BUMPED_TAG: i32 = 10_890;
+/// Tag of a marker's field that is there when the marker's epoch is the transaction's plus one (KIP-890). Kafka's
+/// markers have no tagged fields; the guard in front of the decoder wants tags to be small.
+const BUMPED_TAG: i32 = 0;
 
 /// How long the followers have (`request.timeout.ms` of brokers).
 const TIMEOUT_MS: i32 = 30_000;
@@ -106,7 +106,6 @@ fn results(marker: &WritableTxnMarker, outcomes: &[Outcome]) -> Vec<WritableTxnM
 }
 
 /// The tagged fields of a marker.
-#[allow(dead_code, reason = "the coordinator sends it")]
-pub(crate) fn tagged(bumped: bool) -> BTreeMap<i32, Bytes> {
+pub(crate) fn bumped_tag(bumped: bool) -> BTreeMap<i32, Bytes> {
     bumped.then(|| (BUMPED_TAG, Bytes::new())).into_iter().collect()
 }

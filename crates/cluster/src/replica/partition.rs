@@ -298,7 +298,6 @@ impl Partition {
 
     /// Begins the verification of a batch that would begin a transaction here; `None` when none is needed, which
     /// only the append itself can decide for good.
-    #[allow(dead_code, reason = "Produce uses it once there is a coordinator to ask")]
     pub(crate) fn begin_verification(
         &self,
         batch: &[u8],

@@ -285,6 +285,26 @@ impl Client {
         partition: i32,
         timestamp: i64,
     ) -> (ErrorCode, i64, i64) {
+        self.list_offset_as(topic, partition, timestamp, 0).await
+    }
+
+    /// As [`Client::list_offset`], as a reader of committed records.
+    pub async fn list_offset_committed(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        timestamp: i64,
+    ) -> (ErrorCode, i64, i64) {
+        self.list_offset_as(topic, partition, timestamp, 1).await
+    }
+
+    async fn list_offset_as(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        timestamp: i64,
+        isolation_level: i8,
+    ) -> (ErrorCode, i64, i64) {
         let asked = ListOffsetsPartition::default()
             .with_partition_index(partition)
             .with_current_leader_epoch(-1)
@@ -292,8 +312,10 @@ impl Client {
         let topic = ListOffsetsTopic::default()
             .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
             .with_partitions(vec![asked]);
-        let request =
-            ListOffsetsRequest::default().with_replica_id((-1).into()).with_topics(vec![topic]);
+        let request = ListOffsetsRequest::default()
+            .with_replica_id((-1).into())
+            .with_isolation_level(isolation_level)
+            .with_topics(vec![topic]);
         let response = self.cold(7, &request).await;
         let found = &response.topics[0].partitions[0];
         (ErrorCode(found.error_code), found.offset, found.timestamp)

@@ -1,0 +1,115 @@
+//! Requests to other brokers, over connections of their own: one request at a time on each, so that none waits behind
+//! another.
+
+use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
+
+use curtail_net::{Socket, SocketOptions};
+use curtail_wire::{
+    api::ApiKey,
+    cold::{self, Decodable, Message, Request},
+    frame::FrameSplitter,
+    header::response_body,
+};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::{Broker, fill, write_all};
+
+/// How long a broker may take to connect and answer (`request.timeout.ms` among brokers).
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Idle connections kept to each broker.
+const IDLE: usize = 4;
+
+struct Link {
+    socket: Box<dyn Socket>,
+    frames: FrameSplitter,
+    correlation_id: i32,
+    /// Incarnation of the broker it leads to.
+    incarnation: i64,
+}
+
+/// A broker's connections to the others, and to itself.
+#[derive(Default)]
+pub(crate) struct Peers(Mutex<BTreeMap<i32, Vec<Link>>>);
+
+impl Peers {
+    /// Sends a request to the broker `to` and waits for the answer. An idle connection that turns out to be dead is
+    /// replaced, so a request may arrive twice.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; the request may have arrived.
+    pub(crate) async fn call<R>(
+        &self,
+        broker: &Broker,
+        to: i32,
+        version: i16,
+        request: &R,
+    ) -> io::Result<R::Response>
+    where
+        R: Request,
+        R::Response: Decodable + Message,
+    {
+        let (addr, incarnation) = {
+            let image = broker.image();
+            let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such broker");
+            let peer = image.live_broker(to).ok_or_else(unknown)?;
+            (SocketAddr::new(peer.host.parse().map_err(io::Error::other)?, peer.port), peer.epoch)
+        };
+        let idle = self.take(to, incarnation);
+        if let Some(mut link) = idle
+            // A broker that does not answer will not do so on another connection.
+            && let Ok(response) = timeout(TIMEOUT, link.call(version, request)).await?
+        {
+            self.put(to, link);
+            return Ok(response);
+        }
+        let fresh = async {
+            let socket = broker.env.net.connect(addr, SocketOptions::default()).await?;
+            let frames = FrameSplitter::default();
+            let mut link = Link { socket, frames, correlation_id: 0, incarnation };
+            let response = link.call(version, request).await?;
+            Ok::<_, io::Error>((link, response))
+        };
+        let (link, response) = timeout(TIMEOUT, fresh).await??;
+        self.put(to, link);
+        Ok(response)
+    }
+
+    fn take(&self, to: i32, incarnation: i64) -> Option<Link> {
+        let mut idle = self.0.lock();
+        let links = idle.get_mut(&to)?;
+        links.retain(|link| link.incarnation == incarnation);
+        links.pop()
+    }
+
+    fn put(&self, to: i32, link: Link) {
+        let mut idle = self.0.lock();
+        let links = idle.entry(to).or_default();
+        if links.len() < IDLE {
+            links.push(link);
+        }
+    }
+}
+
+impl Link {
+    async fn call<R>(&mut self, version: i16, request: &R) -> io::Result<R::Response>
+    where
+        R: Request,
+        R::Response: Decodable + Message,
+    {
+        self.correlation_id = self.correlation_id.wrapping_add(1);
+        let frame = cold::encode_request(version, self.correlation_id, Some("broker"), request)
+            .map_err(io::Error::other)?;
+        write_all(self.socket.as_ref(), &mut vec![frame.into()]).await?;
+        let frame = loop {
+            if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
+                break frame;
+            }
+            if fill(self.socket.as_ref(), &mut self.frames).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        };
+        let body = response_body(&frame, ApiKey(R::KEY), version).map_err(io::Error::other)?;
+        cold::decode_response(version, body).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,122 @@
+//! AddPartitionsToTxn, key 24, versions 0 to 5; one transaction from clients up to version 3, many from brokers from
+//! version 4 on, who add partitions on behalf of a producer or only ask whether a producer has added them (KIP-890).
+//! All partitions are added or none. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+        add_partitions_to_txn_request::AddPartitionsToTxnTopic,
+        add_partitions_to_txn_response::{
+            AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult,
+            AddPartitionsToTxnTopicResult,
+        },
+    },
+};
+
+use super::{Answer, Call, text};
+use crate::transaction::{self, Added, ProducerEpoch, TopicPartition};
+
+/// First version with PRODUCER_FENCED.
+const FENCED: i16 = 2;
+/// First version for brokers, with many transactions.
+const BATCHED: i16 = 4;
+
+type Codes = BTreeMap<TopicPartition, ErrorCode>;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request: AddPartitionsToTxnRequest = call.decode(body)?;
+    if call.version() < BATCHED {
+        let producer = ProducerEpoch {
+            id: request.v3_and_below_producer_id.0,
+            epoch: request.v3_and_below_producer_epoch,
+        };
+        let partitions = partitions(&request.v3_and_below_topics);
+        let id = &request.v3_and_below_transactional_id.0;
+        let codes = add(call, id, Added { producer, partitions }).await;
+        let response = AddPartitionsToTxnResponse::default()
+            .with_results_by_topic_v3_and_below(by_topic(codes));
+        return call.answer(&response, out);
+    }
+    let mut results = Vec::new();
+    for asked in &request.transactions {
+        let producer = ProducerEpoch { id: asked.producer_id.0, epoch: asked.producer_epoch };
+        let added = Added { producer, partitions: partitions(&asked.topics) };
+        let codes = match asked.verify_only {
+            true => verify(call, &asked.transactional_id.0, added).await,
+            false => add(call, &asked.transactional_id.0, added).await,
+        };
+        let result = AddPartitionsToTxnResult::default()
+            .with_transactional_id(asked.transactional_id.clone())
+            .with_topic_results(by_topic(codes));
+        results.push(result);
+    }
+    call.answer(&AddPartitionsToTxnResponse::default().with_results_by_transaction(results), out)
+}
+
+fn partitions(topics: &[AddPartitionsToTxnTopic]) -> BTreeSet<TopicPartition> {
+    let each = topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(|index| (topic.name.0.to_string(), *index)));
+    each.collect()
+}
+
+async fn add(call: &Call<'_>, id: &str, added: Added) -> Codes {
+    let image = call.broker.image().clone();
+    let exists = |(topic, index): &TopicPartition| {
+        let index = usize::try_from(*index).ok();
+        image.topic(topic).is_some_and(|topic| index.is_some_and(|at| at < topic.partitions.len()))
+    };
+    if !added.partitions.iter().all(exists) {
+        let code = |partition: &TopicPartition| match exists(partition) {
+            true => ErrorCode::OPERATION_NOT_ATTEMPTED,
+            false => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        };
+        return added
+            .partitions
+            .into_iter()
+            .map(|p| {
+                let code = code(&p);
+                (p, code)
+            })
+            .collect();
+    }
+    let code = match transaction::add(call.broker, id, &added).await {
+        Ok(()) => ErrorCode::NONE,
+        Err(code) => call.fenced_code(code, FENCED),
+    };
+    added.partitions.into_iter().map(|partition| (partition, code)).collect()
+}
+
+async fn verify(call: &Call<'_>, id: &str, asked: Added) -> Codes {
+    match transaction::verify(call.broker, id, &asked).await {
+        Ok(results) => results
+            .into_iter()
+            .map(|(partition, result)| (partition, result.err().unwrap_or(ErrorCode::NONE)))
+            .collect(),
+        Err(code) => asked.partitions.into_iter().map(|partition| (partition, code)).collect(),
+    }
+}
+
+fn by_topic(codes: Codes) -> Vec<AddPartitionsToTxnTopicResult> {
+    let mut topics: BTreeMap<String, Vec<AddPartitionsToTxnPartitionResult>> = BTreeMap::new();
+    for ((topic, index), code) in codes {
+        let result = AddPartitionsToTxnPartitionResult::default()
+            .with_partition_index(index)
+            .with_partition_error_code(code.0);
+        topics.entry(topic).or_default().push(result);
+    }
+    let topics = topics.into_iter().map(|(name, results)| {
+        AddPartitionsToTxnTopicResult::default()
+            .with_name(text(&name).into())
+            .with_results_by_partition(results)
+    });
+    topics.collect()
+}

@@ -1,0 +1,40 @@
+//! EndTxn, key 26, versions 0 to 5.
+//!
+//! Answered when the end is decided and cannot be lost; the partitions learn of it afterwards, and the next transaction
+//! waits for that with CONCURRENT_TRANSACTIONS. From version 5 on every transaction gives its producer another epoch,
+//! which the answer has (KIP-890). PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+
+use bytes::Bytes;
+use curtail_wire::{
+    cold::messages::{EndTxnRequest, EndTxnResponse, ProducerId},
+    records::EndTxnMarker,
+};
+
+use super::{Answer, Call};
+use crate::transaction::{self, ProducerEpoch, Version};
+
+/// First version with PRODUCER_FENCED.
+const FENCED: i16 = 2;
+/// First version of transaction version 2.
+const BUMPED: i16 = 5;
+
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
+    let request: EndTxnRequest = call.decode(body)?;
+    let producer = ProducerEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
+    let result = if request.committed { EndTxnMarker::Commit } else { EndTxnMarker::Abort };
+    let client = if call.version() >= BUMPED { Version::Two } else { Version::One };
+    let id = &request.transactional_id.0;
+    let ended = transaction::end(call.broker, id, producer, result, client).await;
+    let response = match ended {
+        Ok(after) if client == Version::Two => EndTxnResponse::default()
+            .with_producer_id(ProducerId(after.id))
+            .with_producer_epoch(after.epoch),
+        Ok(_) => EndTxnResponse::default(),
+        Err(code) => EndTxnResponse::default().with_error_code(call.fenced_code(code, FENCED).0),
+    };
+    call.answer(&response, out)
+}

@@ -1,0 +1,46 @@
+//! ListTransactions, key 66, versions 0 and 1: the transactional ids that this broker coordinates, by state, producer id
+//! and from version 1 on by how long their transaction has been open (KIP-664, KIP-994).
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        ListTransactionsRequest, ListTransactionsResponse, TransactionalId,
+        list_transactions_response::TransactionState,
+    },
+};
+
+use super::{Answer, Call, text};
+use crate::transaction::{self, Phase, Txn};
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: ListTransactionsRequest = call.decode(body)?;
+    let unknown = request.state_filters.iter().filter(|name| !Phase::is_name(name));
+    let response =
+        ListTransactionsResponse::default().with_unknown_state_filters(unknown.cloned().collect());
+    let wanted = |_: &str, txn: &Txn, now_ms: i64| {
+        let states = &request.state_filters;
+        let ids = &request.producer_id_filters;
+        let open_for = now_ms.saturating_sub(txn.started_ms);
+        (states.is_empty() || states.iter().any(|name| **name == *txn.phase.name()))
+            && (ids.is_empty() || ids.iter().any(|id| id.0 == txn.producer.id))
+            && (request.duration_filter < 0
+                || (txn.phase == Phase::Ongoing && open_for > request.duration_filter))
+    };
+    let response = match transaction::list(call.broker, wanted) {
+        Ok(found) => {
+            let states = found.into_iter().map(|(id, producer, phase)| {
+                TransactionState::default()
+                    .with_transactional_id(TransactionalId(text(&id)))
+                    .with_producer_id(producer.into())
+                    .with_transaction_state(text(phase.name()))
+            });
+            response.with_transaction_states(states.collect())
+        }
+        Err(code) => {
+            debug_assert_ne!(code, ErrorCode::NONE);
+            response.with_error_code(code.0)
+        }
+    };
+    call.answer(&response, out)
+}

@@ -1,0 +1,128 @@
+//! Before a transactional batch begins a transaction in a partition, the transaction's coordinator is asked (KIP-890):
+//! with transaction version 2 to add the partition, before that whether the producer has added it. Without its word a
+//! late batch could open a transaction that nobody ends.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        AddPartitionsToTxnRequest, ProducerId, TransactionalId,
+        add_partitions_to_txn_request::{AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction},
+    },
+};
+use tokio::time::{Instant, sleep};
+
+use super::text;
+use crate::{
+    broker::Broker,
+    coordinator::{self, Kind},
+    transaction::{Added, TopicPartition},
+};
+
+/// The version of AddPartitionsToTxn among brokers.
+const VERSION: i16 = 5;
+/// How long and how often the end of the transaction before is waited for here
+/// (`add.partitions.to.txn.retry.backoff.max.ms`, `add.partitions.to.txn.retry.backoff.ms`).
+const PATIENCE: Duration = Duration::from_millis(100);
+const BACKOFF: Duration = Duration::from_millis(20);
+
+/// What a client may be told, by the version of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Client {
+    /// It knows nothing of TRANSACTION_ABORTABLE and adds its partitions itself.
+    Old,
+    /// It knows TRANSACTION_ABORTABLE, and adds its partitions itself.
+    Abortable,
+    /// Partitions are added by the broker (transaction version 2).
+    Adding,
+}
+
+/// Asks for partitions of one producer's transaction; returns the refused ones, with what to tell the client.
+pub(crate) async fn verify(
+    broker: &Broker,
+    id: &str,
+    asked: &Added,
+    client: Client,
+) -> BTreeMap<TopicPartition, ErrorCode> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let refused = ask(broker, id, asked, client).await;
+        let busy = refused.values().any(|code| *code == ErrorCode::CONCURRENT_TRANSACTIONS);
+        if client != Client::Adding || !busy || Instant::now() + BACKOFF > deadline {
+            let told = |(partition, code)| (partition, tell(code, client));
+            return refused.into_iter().map(told).collect();
+        }
+        sleep(BACKOFF).await;
+    }
+}
+
+async fn ask(
+    broker: &Broker,
+    id: &str,
+    asked: &Added,
+    client: Client,
+) -> BTreeMap<TopicPartition, ErrorCode> {
+    let all = |code| asked.partitions.iter().map(|p| (p.clone(), code)).collect();
+    let coordinator = match coordinator::find(broker, Kind::Transaction, id) {
+        Ok(coordinator) => coordinator.id,
+        Err(code) => return all(code),
+    };
+    let response =
+        match broker.peers.call(broker, coordinator, VERSION, &request(id, asked, client)).await {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::debug!(broker = broker.id, coordinator, %error, "verification failed");
+                return all(ErrorCode::NETWORK_EXCEPTION);
+            }
+        };
+    if response.error_code != 0 {
+        return all(ErrorCode(response.error_code));
+    }
+    let mut refused: BTreeMap<TopicPartition, ErrorCode> = all(ErrorCode::NETWORK_EXCEPTION);
+    let topics =
+        response.results_by_transaction.into_iter().flat_map(|result| result.topic_results);
+    for topic in topics {
+        for partition in topic.results_by_partition {
+            let key = (topic.name.0.to_string(), partition.partition_index);
+            match ErrorCode(partition.partition_error_code) {
+                ErrorCode::NONE => refused.remove(&key),
+                code => refused.insert(key, code),
+            };
+        }
+    }
+    refused
+}
+
+fn request(id: &str, asked: &Added, client: Client) -> AddPartitionsToTxnRequest {
+    let mut by_topic: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for (topic, index) in &asked.partitions {
+        by_topic.entry(topic).or_default().push(*index);
+    }
+    let topics = by_topic.into_iter().map(|(topic, indexes)| {
+        AddPartitionsToTxnTopic::default().with_name(text(topic).into()).with_partitions(indexes)
+    });
+    let transaction = AddPartitionsToTxnTransaction::default()
+        .with_transactional_id(TransactionalId(text(id)))
+        .with_producer_id(ProducerId(asked.producer.id))
+        .with_producer_epoch(asked.producer.epoch)
+        .with_verify_only(client != Client::Adding)
+        .with_topics(topics.collect());
+    AddPartitionsToTxnRequest::default().with_transactions(vec![transaction])
+}
+
+/// The coordinator's refusal as the client of a Produce or TxnOffsetCommit can handle it. What passes is
+/// NOT_ENOUGH_REPLICAS: clients try it again without fetching metadata.
+fn tell(code: ErrorCode, client: Client) -> ErrorCode {
+    match code {
+        ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,
+        ErrorCode::TRANSACTION_ABORTABLE if client == Client::Old => ErrorCode::INVALID_TXN_STATE,
+        ErrorCode::CONCURRENT_TRANSACTIONS if client == Client::Adding => code,
+        ErrorCode::CONCURRENT_TRANSACTIONS
+        | ErrorCode::NETWORK_EXCEPTION
+        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        | ErrorCode::COORDINATOR_NOT_AVAILABLE
+        | ErrorCode::NOT_COORDINATOR => ErrorCode::NOT_ENOUGH_REPLICAS,
+        code => code,
+    }
+}

@@ -1,0 +1,142 @@
+//! The transaction coordinator (KIP-98, KIP-890) on the runtime of coordinators.
+//!
+//! - [`machine`] decides: the states of one transactional id, pure.
+//! - [`record`] is what a transactional id looks like in `__transaction_state`.
+//! - [`requests`] are the operations: under the shard's lock one is decided and its record appended; it is answered when
+//!   every in-sync replica has all that it was decided from.
+//! - [`markers`] tells the partitions' leaders how a transaction ended, once nothing can undo that any more.
+//!
+//! A decided end survives its coordinator: whoever loads the partition next finds it in the log and goes on with it.
+
+mod machine;
+mod markers;
+mod record;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use machine::{Phase, ProducerEpoch, TopicPartition, Txn, Version};
+pub(crate) use requests::{Added, add, describe, end, init, list, verify};
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use curtail_wire::ErrorCode;
+use tokio::time::Instant;
+
+use crate::{
+    broker::Broker,
+    config::ClusterConfig,
+    coordinator::{
+        Kind,
+        runtime::{Cx, Entry, State, StateRecord},
+    },
+    replica::partition::Taken,
+};
+use record::Format;
+
+/// The transactional ids of one partition of `__transaction_state`.
+pub(crate) struct Transactions {
+    by_id: BTreeMap<Arc<str>, Txn>,
+    /// Those with an open transaction.
+    ongoing: BTreeSet<Arc<str>>,
+    /// When to look for transactions that take too long.
+    next_check: Instant,
+}
+
+/// What the cluster lets producers do.
+pub(crate) fn server_version(config: &ClusterConfig) -> Version {
+    if config.transaction_version >= 2 { Version::Two } else { Version::One }
+}
+
+impl State for Transactions {
+    const KIND: Kind = Kind::Transaction;
+
+    fn empty(_: &Broker, _: i32) -> Self {
+        Self { by_id: BTreeMap::new(), ongoing: BTreeSet::new(), next_check: Instant::now() }
+    }
+
+    fn replay(&mut self, entry: &Entry<'_>) {
+        let Entry::Record { key, value, .. } = entry else { return };
+        let key = Bytes::copy_from_slice(key);
+        let Some(id) = record::decode_key(&key) else { return };
+        match value {
+            None => {
+                self.by_id.remove(id);
+                self.ongoing.remove(id);
+            }
+            Some(value) => {
+                if let Some(txn) = record::decode_value(&Bytes::copy_from_slice(value)) {
+                    self.set(&id.into(), txn);
+                }
+            }
+        }
+    }
+
+    fn loaded(&mut self, cx: &mut Cx<'_, Self>) {
+        let decided = self.by_id.iter().filter(|(_, txn)| txn.phase.ending().is_some());
+        for (id, _) in decided {
+            markers::start(cx, id);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        (!self.ongoing.is_empty()).then_some(self.next_check)
+    }
+
+    fn expire(&mut self, cx: &mut Cx<'_, Self>) {
+        self.next_check = cx.now + cx.broker.config.transaction_abort_interval;
+        let now_ms = cx.now_ms();
+        let server = server_version(&cx.broker.config);
+        let is_late = |id: &&Arc<str>| self.by_id.get(*id).is_some_and(|txn| txn.timed_out(now_ms));
+        let late: Vec<Arc<str>> = self.ongoing.iter().filter(is_late).map(Arc::clone).collect();
+        for id in late {
+            let Some(Ok(fenced)) = self.by_id.get(&id).map(|txn| txn.fence(now_ms, server)) else {
+                continue;
+            };
+            match self.change(cx, &id, fenced) {
+                Ok(_) => {
+                    tracing::info!(transactional_id = %id, "transaction took too long; aborted");
+                }
+                // The next look tries again.
+                Err(code) => {
+                    tracing::debug!(transactional_id = %id, code = code.name(), "not aborted");
+                }
+            }
+        }
+    }
+}
+
+impl Transactions {
+    fn set(&mut self, id: &Arc<str>, txn: Txn) {
+        if txn.phase == Phase::Ongoing {
+            self.ongoing.insert(Arc::clone(id));
+        } else {
+            self.ongoing.remove(id);
+        }
+        self.by_id.insert(Arc::clone(id), txn);
+    }
+
+    /// Writes down what a transactional id becomes, and has the partitions told of an end.
+    fn change(&mut self, cx: &mut Cx<'_, Self>, id: &str, txn: Txn) -> Result<Taken, ErrorCode> {
+        let format = match cx.broker.config.transaction_version {
+            0 => Format::Classic,
+            _ => Format::Flexible,
+        };
+        let record = StateRecord {
+            key: record::encode_key(id),
+            value: Some(record::encode_value(&txn, format)),
+        };
+        let taken = cx.append(&[record])?;
+        let ends = txn.phase.ending().is_some();
+        let id: Arc<str> = id.into();
+        self.set(&id, txn);
+        if ends {
+            markers::start(cx, &id);
+        }
+        Ok(taken)
+    }
+}
