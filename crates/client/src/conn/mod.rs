@@ -75,8 +75,12 @@ impl Connection {
             ..SocketOptions::default()
         };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        // An address that swallows everything must leave time for those behind it.
+        let share =
+            common.connection_setup_timeout / u32::try_from(addresses.len()).unwrap_or(1).max(1);
         for address in addresses {
-            match env.net.connect(address, options).await {
+            let dialled = timeout(share, env.net.connect(address, options)).await;
+            match dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(socket) => {
                     let mut connection = Self {
                         socket: socket.into(),

@@ -413,3 +413,32 @@ impl Net for OnlyTo {
         })
     }
 }
+
+/// A network in which every name has two addresses, and the first swallows everything.
+pub(crate) struct BlackHoleFirst(pub(crate) SocketAddr);
+
+impl Net for BlackHoleFirst {
+    fn connect(
+        &self,
+        addr: SocketAddr,
+        options: SocketOptions,
+    ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
+        if addr == self.0 {
+            return RealNet.connect(addr, options);
+        }
+        Box::pin(std::future::pending())
+    }
+
+    fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        RealNet.listen(addr)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        _host: &'a str,
+        _port: u16,
+    ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        let nowhere = SocketAddr::from(([192, 0, 2, 1], self.0.port()));
+        Box::pin(async move { Ok(vec![nowhere, self.0]) })
+    }
+}

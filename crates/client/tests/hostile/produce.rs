@@ -229,6 +229,52 @@ fn unknown_error_codes_and_words_end_in_one_line() {
     });
 }
 
+/// KIP-219: after an answer that asks for a pause nothing is sent until it is over.
+#[test]
+fn a_throttled_producer_pauses() {
+    run(async {
+        const PAUSE: Duration = Duration::from_millis(300);
+        let broker = Broker::honest().await;
+        let producer = producer(&broker);
+        first_answer_of(&broker, |answer| answer.throttle_time_ms = PAUSE.as_millis() as i32);
+        let begun = std::time::Instant::now();
+        deliver(&producer, "first").await.unwrap();
+        deliver(&producer, "second").await.unwrap();
+        assert!(begun.elapsed() >= PAUSE, "{:?}", begun.elapsed());
+        assert_eq!(values(&broker), ["first", "second"]);
+    });
+}
+
+/// Changes the first answer to Produce.
+fn first_answer_of(
+    broker: &Broker,
+    change: impl Fn(&mut curtail_wire::produce::ProduceResponse) + Send + 'static,
+) {
+    broker.script(move |call, frame| {
+        if call.api != ApiKey::PRODUCE || call.nth != 0 {
+            return Act::Send(frame);
+        }
+        let mut answer = produce_of(call, &frame);
+        change(&mut answer);
+        Act::Send(produce(call, &answer))
+    });
+}
+
+#[test]
+fn an_address_that_swallows_everything_does_not_hold_the_next_one() {
+    run(async {
+        let broker = Broker::honest().await;
+        let net = crate::broker::BlackHoleFirst(broker.address);
+        let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
+        let mut config = producer_config(&format!("kafka.test:{}", broker.address.port()));
+        config.max_block = Duration::from_secs(5);
+        config.delivery_timeout = Duration::from_secs(5);
+        let producer = Producer::with_env(config, &env).unwrap();
+        deliver(&producer, "arrives").await.unwrap();
+        assert_eq!(values(&broker), ["arrives"]);
+    });
+}
+
 #[test]
 fn offsets_at_the_end_of_numbers_do_not_overflow() {
     run(async {
