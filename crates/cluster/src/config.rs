@@ -70,6 +70,8 @@ pub enum Plant {
     ForgetProducersWhenElected,
     /// In an answer for several partitions of a topic the first two have each other's offsets.
     MixUpAnswers,
+    /// Readers of committed records are not told which transactions were aborted.
+    HideAborted,
 }
 
 /// Settings of an embedded cluster.

@@ -72,6 +72,26 @@ pub struct ReplicaLog {
     pub end_offset: i64,
 }
 
+/// One transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// Its records, as far as their sends were accepted.
+    pub records: Vec<RecordId>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// What is certain of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The commit was acknowledged.
+    Committed,
+    /// It was never committed, or not before somebody else had taken its place.
+    Aborted,
+    /// A commit was begun, and nobody said what became of it.
+    Unknown,
+}
+
 /// Everything the checker looks at.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -85,6 +105,10 @@ pub struct History {
     pub read: Vec<ReadBack>,
     /// What a consumer returned that read every partition from its beginning while all this went on.
     pub consumed: Vec<ReadBack>,
+    /// The transactions.
+    pub transactions: Vec<Transaction>,
+    /// What a reader of committed records saw of every partition, where there are transactions.
+    pub committed: Vec<ReadBack>,
     /// The replicas' logs.
     pub replicas: Vec<ReplicaLog>,
 }

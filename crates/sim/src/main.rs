@@ -8,7 +8,7 @@ use curtail_sim::{Plan, Plant, Scenario, run, trace::Keep};
 const USAGE: &str =
     "usage: curtail-sim --seed N [--count N] [--scenario NAME] [--trace] [--plan] [--plant NAME]";
 
-const PLANTS: [(&str, Plant); 7] = [
+const PLANTS: [(&str, Plant); 8] = [
     ("ack-before-replication", Plant::AckBeforeReplication),
     ("no-sequence-check", Plant::NoSequenceCheck),
     ("no-truncation", Plant::NoTruncation),
@@ -16,6 +16,7 @@ const PLANTS: [(&str, Plant); 7] = [
     ("commit-by-majority", Plant::CommitByMajority),
     ("forget-producers-when-elected", Plant::ForgetProducersWhenElected),
     ("mix-up-answers", Plant::MixUpAnswers),
+    ("hide-aborted", Plant::HideAborted),
 ];
 
 struct Options {

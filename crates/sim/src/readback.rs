@@ -111,6 +111,10 @@ fn decode(
     for batch in batches(data.clone()) {
         let batch = batch.map_err(invalid)?;
         batch.verify_crc().map_err(invalid)?;
+        if batch.header.is_control() {
+            *offset = batch.header.last_offset() + 1;
+            continue;
+        }
         for record in batch.records(&DecompressLimit::default()).map_err(invalid)? {
             let record = record.map_err(invalid)?;
             if record.offset < *offset {

@@ -3,6 +3,7 @@
 mod chaos;
 mod host;
 mod reader;
+mod transactions;
 mod workload;
 
 use std::{
@@ -239,6 +240,8 @@ fn prepare(
         replica_fetch_backoff: Duration::from_millis(100),
         broker_session_timeout: Duration::from_millis(1500),
         broker_heartbeat_interval: Duration::from_millis(300),
+        transaction_log_partitions: 3,
+        transaction_log_min_isr: 2,
         plant: plan.plant,
         ..ClusterConfig::default()
     };

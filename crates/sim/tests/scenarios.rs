@@ -64,6 +64,16 @@ fn a_slow_broker_breaks_nothing() {
 }
 
 #[test]
+fn transactions_are_whole_or_nothing() {
+    nothing_is_broken(Scenario::Transactions);
+}
+
+#[test]
+fn transactions_find_a_broker_that_hides_aborts() {
+    must_be_caught(Scenario::Transactions, Plant::HideAborted, &["torn-transaction"]);
+}
+
+#[test]
 fn moves_find_a_leader_that_acknowledges_what_it_has_to_give_up() {
     must_be_caught(Scenario::OverlappingMoves, Plant::AckOnMove, &["lost", "misplaced"]);
 }

@@ -478,7 +478,10 @@ impl Partition {
         if matches!(by, ReadBy::Consumer) && spec.isolation == IsolationLevel::ReadCommitted {
             let last = batches(slice.records.clone()).map_while(Result::ok).last();
             let end = last.map_or(spec.fetch_offset, |last| last.header.last_offset() + 1);
-            slice.aborted = Some(inner.log.aborted_in(spec.fetch_offset, end));
+            slice.aborted = Some(match self.owner.plant {
+                Some(Plant::HideAborted) => Vec::new(),
+                _ => inner.log.aborted_in(spec.fetch_offset, end),
+            });
         }
         if let ReadBy::Follower { id, broker_epoch, arrived: true } = by {
             self.follower_fetched(&mut inner, id, spec.fetch_offset, broker_epoch, now);

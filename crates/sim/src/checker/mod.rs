@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::history::{History, Outcome, ReadBack, RecordId, Sent};
+use crate::history::{End, History, Outcome, ReadBack, RecordId, Sent};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +101,22 @@ pub enum Violation {
         /// First offset at which they differ.
         offset: i64,
     },
+    /// A reader of committed records saw another part of a transaction than its end allows.
+    Torn {
+        /// The transaction's first record.
+        first: RecordId,
+        /// How it ended.
+        end: End,
+        /// Records of it that were seen.
+        visible: usize,
+        /// Records that it has.
+        of: usize,
+    },
+    /// A reader of committed records saw a record more than once.
+    CommittedTwice {
+        /// The record.
+        id: RecordId,
+    },
     /// A record had no outcome when every limit was over.
     NoOutcome {
         /// The record.
@@ -131,6 +148,8 @@ impl Violation {
             Self::ReadOutOfOrder { .. } => "read-out-of-order",
             Self::ConsumedDiffers { .. } => "consumed-differs",
             Self::ReplicasDiffer { .. } => "replicas-differ",
+            Self::Torn { .. } => "torn-transaction",
+            Self::CommittedTwice { .. } => "committed-twice",
             Self::NoOutcome { .. } => "no-outcome",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
@@ -190,6 +209,14 @@ impl fmt::Display for Violation {
                     "partition {partition} differs on brokers {brokers:?} from offset {offset}"
                 )
             }
+            Self::Torn { first, end, visible, of } => write!(
+                f,
+                "of the {of} records of the transaction that begins with {first} and ended as {end:?}, \
+                 {visible} are visible to a reader of committed records"
+            ),
+            Self::CommittedTwice { id } => {
+                write!(f, "a reader of committed records saw record {id} more than once")
+            }
             Self::NoOutcome { id } => write!(f, "record {id} has no outcome"),
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
@@ -222,6 +249,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(check_offsets_advance(&history.sent));
     violations.extend(check_consumed(history));
     violations.extend(check_replicas(history));
+    violations.extend(transactions::check(history));
     violations
 }
 

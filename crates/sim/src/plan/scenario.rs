@@ -27,17 +27,20 @@ pub enum Scenario {
     Keyless,
     /// One broker answers produce requests late all the time.
     SlowBroker,
+    /// Transactions, with aborts and zombies, while brokers, and so coordinators, die, freeze and lose their partitions.
+    Transactions,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
         Self::StaleMetadata,
         Self::Keyless,
         Self::SlowBroker,
+        Self::Transactions,
     ];
 
     /// Its name on the command line.
@@ -49,6 +52,7 @@ impl Scenario {
             Self::StaleMetadata => "stale-metadata",
             Self::Keyless => "keyless",
             Self::SlowBroker => "slow-broker",
+            Self::Transactions => "transactions",
         }
     }
 }
@@ -89,6 +93,7 @@ impl Plan {
             Scenario::StaleMetadata => stale_metadata(&dice, plan.partitions),
             Scenario::Keyless => keyless(&dice),
             Scenario::SlowBroker => slow_broker(&dice, plan.partitions),
+            Scenario::Transactions => transactions(&dice, plan.partitions),
         };
         plan.faults.sort_by_key(|fault| fault.at);
         for producer in &mut plan.producers {
@@ -97,6 +102,7 @@ impl Plan {
                     producer.request_timeout = dice.ms(6000, 10_000);
                     producer.delivery_timeout = producer.request_timeout + dice.ms(100, 10_000);
                 }
+                Scenario::Transactions => producer.records = 150,
                 Scenario::Keyless => producer.keyed = dice.one_of(&[0, 10, 50]),
                 _ => {}
             }
@@ -174,5 +180,19 @@ fn slow_broker(dice: &Dice, partitions: i32) -> Vec<Fault> {
         FaultKind::SlowAnswers { broker: dice.broker(), api: PRODUCE, by: dice.ms(by.0, by.1) };
     let mut faults = moves(dice, dice.between(0, 3), partitions as u64, 500);
     faults.push(fault(Duration::ZERO, Duration::from_millis(2500), slow));
+    faults
+}
+
+fn transactions(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let one = |n: u64| {
+        let kind = match dice.between(0, 2) {
+            0 => FaultKind::Freeze { broker: dice.broker() },
+            _ => FaultKind::Kill { broker: dice.broker(), disk: Crash::KeepsAll },
+        };
+        let lasts = dice.one_of(&[(100, 500), (1600, 2500)]);
+        fault(dice.ms(200 + 1200 * n, 1200 + 1200 * n), dice.ms(lasts.0, lasts.1), kind)
+    };
+    let mut faults: Vec<Fault> = (0..3).map(one).collect();
+    faults.extend(moves(dice, 6, partitions as u64, 500));
     faults
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use curtail::{Consumer, ConsumerConfig, Error, OffsetReset, TopicPartition};
+use curtail::{Consumer, ConsumerConfig, Error, IsolationLevel, OffsetReset, TopicPartition};
 use curtail_net::Env;
 use tokio::sync::watch;
 
@@ -49,6 +49,38 @@ pub(super) async fn follow(
                 *next = offset + 1;
             }
             history.consumed.push(ReadBack { partition, offset, id });
+        }
+    }
+}
+
+/// What a reader of committed records sees of every partition up to its end.
+pub(super) async fn committed(
+    shared: &Shared,
+    env: &Env,
+    ends: &[i64],
+) -> Result<Vec<ReadBack>, Error> {
+    let config = config(shared).isolation_level(IsolationLevel::ReadCommitted);
+    let mut consumer = Consumer::with_env(config, env)?;
+    let partitions: Vec<TopicPartition> =
+        (0..shared.plan.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
+    consumer.assign(partitions.iter().cloned());
+    for partition in &partitions {
+        consumer.seek(partition, 0)?;
+    }
+    let mut seen = Vec::new();
+    loop {
+        let mut done = true;
+        for (partition, end) in partitions.iter().zip(ends) {
+            done &= consumer.position(partition).await? >= *end;
+        }
+        if done {
+            consumer.close().await;
+            return Ok(seen);
+        }
+        for record in consumer.poll(Duration::from_millis(100)).await? {
+            let id = record.value().and_then(payload::id_of);
+            let (partition, offset) = (record.partition(), record.offset());
+            seen.push(ReadBack { partition, offset, id });
         }
     }
 }

@@ -6,12 +6,12 @@ use curtail::{Delivery, Error, Producer, ProducerConfig, Record};
 use curtail_net::{Entropy, Env};
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 
-use super::{Shared, Stage, TOPIC, reader};
+use super::{Shared, Stage, TOPIC, reader, transactions};
 use crate::{
     history::{Outcome, ReadBack, RecordId, Sent},
     net::{self, TurmoilNet},
     payload,
-    plan::{BROKERS, Host, ProducerPlan},
+    plan::{BROKERS, Host, ProducerPlan, Scenario},
     readback,
     trace::now,
 };
@@ -33,7 +33,11 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let entropy = shared.entropy.fork();
         let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
         let work = Work { shared: shared.clone(), index: index as u32, plan, entropy };
-        producers.spawn(work.run(env));
+        if shared.plan.scenario == Some(Scenario::Transactions) {
+            producers.spawn(transactions::run(work, env));
+        } else {
+            producers.spawn(work.run(env));
+        }
     }
     shared.note("sending, or waiting for outcomes");
     while let Some(ended) = producers.join_next().await {
@@ -48,6 +52,12 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.cluster.wait_until(all_in_sync(&shared)).await;
     shared.note("reading back");
     let read = read_everything(&shared).await?;
+    if shared.plan.scenario == Some(Scenario::Transactions) {
+        shared.note("reading what is committed");
+        let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
+        let committed = reader::committed(&shared, &env, &read).await?;
+        shared.history.lock().committed = committed;
+    }
     ends.send_replace(Some(read));
     shared.note("waiting for the consumer to read everything");
     consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
@@ -67,11 +77,11 @@ fn all_in_sync(shared: &Shared) -> impl FnMut(&curtail_cluster::ClusterHandle) -
 }
 
 /// One producer's work.
-struct Work {
-    shared: Shared,
-    index: u32,
-    plan: ProducerPlan,
-    entropy: Entropy,
+pub(super) struct Work {
+    pub(super) shared: Shared,
+    pub(super) index: u32,
+    pub(super) plan: ProducerPlan,
+    pub(super) entropy: Entropy,
 }
 
 impl Work {
@@ -103,7 +113,7 @@ impl Work {
         producer.close().await
     }
 
-    fn config(&self) -> ProducerConfig {
+    pub(super) fn config(&self) -> ProducerConfig {
         let plan = &self.plan;
         let ms = Duration::from_millis;
         ProducerConfig::new(self.shared.cluster.bootstrap())
@@ -123,7 +133,7 @@ impl Work {
     }
 
     /// Notes the send before it happens: a record that is never heard of again counts.
-    fn begin(&self, id: RecordId) -> usize {
+    pub(super) fn begin(&self, id: RecordId) -> usize {
         let mut history = self.shared.history.lock();
         history.sent.push(Sent { id, at: now(), outcome: Outcome::Pending });
         history.sent.len() - 1
@@ -143,7 +153,11 @@ impl Work {
     }
 }
 
-fn settle(shared: &Shared, slot: usize, delivery: Result<curtail::RecordMetadata, Error>) {
+pub(super) fn settle(
+    shared: &Shared,
+    slot: usize,
+    delivery: Result<curtail::RecordMetadata, Error>,
+) {
     let outcome = match delivery {
         Ok(written) => Outcome::Acknowledged {
             at: now(),
@@ -163,7 +177,7 @@ fn settle(shared: &Shared, slot: usize, delivery: Result<curtail::RecordMetadata
     note(shared, slot, outcome);
 }
 
-fn note(shared: &Shared, slot: usize, outcome: Outcome) {
+pub(super) fn note(shared: &Shared, slot: usize, outcome: Outcome) {
     let mut history = shared.history.lock();
     let sent = &mut history.sent[slot];
     shared.fabric.trace().event(Host::Clients.name(), format_args!("{} {outcome:?}", sent.id));

@@ -1,0 +1,32 @@
+//! What a reader of committed records may see of each transaction.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::history::{End, History, RecordId};
+
+/// All of a committed transaction is visible, nothing of an aborted one, and of one whose end nobody told all or
+/// nothing.
+pub(super) fn check(history: &History) -> Vec<Violation> {
+    let mut seen: BTreeMap<RecordId, usize> = BTreeMap::new();
+    for record in history.committed.iter().filter_map(|read| read.id) {
+        *seen.entry(record).or_default() += 1;
+    }
+    let mut violations = Vec::new();
+    for transaction in &history.transactions {
+        let of = transaction.records.len();
+        let visible = transaction.records.iter().filter(|id| seen.contains_key(id)).count();
+        let fits = match transaction.end {
+            End::Committed => visible == of,
+            End::Aborted => visible == 0,
+            End::Unknown => visible == 0 || visible == of,
+        };
+        if let (false, Some(&first)) = (fits, transaction.records.first()) {
+            violations.push(Violation::Torn { first, end: transaction.end, visible, of });
+        }
+    }
+    for (id, _) in seen.iter().filter(|(_, copies)| **copies > 1) {
+        violations.push(Violation::CommittedTwice { id: *id });
+    }
+    violations
+}
