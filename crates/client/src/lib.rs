@@ -64,7 +64,7 @@ pub use admin::{
 };
 pub use config::{
     Acks, AdminConfig, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES, LeaderDiscovery,
-    OffsetReset, ProducerConfig, load_properties, parse_properties,
+    OffsetReset, ProducerConfig, RecoveryStrategy, load_properties, parse_properties,
 };
 pub use consumer::{
     Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, RecordBatch, RecordStream, Records,

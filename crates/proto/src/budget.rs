@@ -54,6 +54,10 @@ impl<W> Budget<W> {
     /// Account of records that belong to no broker: their partition has no leader, or is still to be chosen.
     pub const NOWHERE: i32 = -1;
 
+    /// Account of records whose topic is not known yet. Apart from [`Self::NOWHERE`], whose share these records would
+    /// use up, so that they would wait for themselves when they leave.
+    pub const WAITING_ROOM: i32 = -2;
+
     /// `percent` of what is free is what one broker may hold while others are in use; 0 for no bound.
     pub fn new(total: usize, percent: u32) -> Self {
         Self {

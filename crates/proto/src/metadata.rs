@@ -17,6 +17,8 @@ use curtail_wire::{
 use imbl::OrdMap;
 
 mod in_sync;
+pub mod recovery;
+pub mod refresh;
 #[cfg(test)]
 mod tests;
 
@@ -104,10 +106,13 @@ pub struct Changes {
     /// Topics that are new or have other leaders, another id or other partitions, or a leader whose address was not
     /// known before.
     pub topics: Vec<Arc<str>>,
-    /// Topics the cluster answered an error for.
+    /// Topics the cluster answered an error for; `UNKNOWN_SERVER_ERROR` for one that the answer leaves out.
     pub errors: Vec<(Arc<str>, ErrorCode)>,
     /// Whether a broker came, went or moved.
     pub nodes: bool,
+    /// Whether another cluster has answered than before. Every topic then is among `topics`; those that were not
+    /// asked for are gone.
+    pub cluster: bool,
     /// Topics in which at least one partition has no usable leader yet.
     pub leaderless: Vec<Arc<str>>,
 }
@@ -126,11 +131,6 @@ impl Snapshot {
     /// A topic by name.
     pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
         self.topics.get(name)
-    }
-
-    /// A topic's name by its id. Linear: for answers that name ids, keep the id beside the request.
-    pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
-        self.topics.values().find(|t| t.id == id)
     }
 
     /// Names of the topics held.
@@ -160,23 +160,32 @@ impl Snapshot {
         self.topics.get(topic).map_or(&[], |topic| topic.in_sync.of_partition(index))
     }
 
-    /// Takes a Metadata answer in. `asked` names the topics the request was for, so that a topic the answer says
-    /// does not exist is dropped; `None` when the request was for all.
+    /// Takes a Metadata answer in. `asked` names the topics the request was for, and no others are taken from the
+    /// answer; `None` when the request was for all, so that a topic the answer leaves out is gone.
     pub fn apply(&self, answer: &MetadataResponse, asked: Option<&[Arc<str>]>) -> (Self, Changes) {
         let mut next = self.clone();
         let mut changes = Changes::default();
         next.apply_nodes(answer, &mut changes);
+        let asked: Option<BTreeSet<&str>> =
+            asked.map(|asked| asked.iter().map(|name| &**name).collect());
+        let is_asked = |name: &str| asked.as_ref().is_none_or(|asked| asked.contains(name));
+        let mut answered = BTreeSet::new();
         for topic in &answer.topics {
-            next.apply_topic(topic, &mut changes);
+            let Some(name) = topic.name.as_deref().filter(|name| is_asked(name)) else { continue };
+            if answered.insert(name) {
+                next.apply_topic(name, topic, &mut changes);
+            }
         }
-        if asked.is_none() {
-            let answered: std::collections::BTreeSet<&str> =
-                answer.topics.iter().filter_map(|t| t.name.as_deref()).collect();
-            let gone: Vec<Arc<str>> =
-                next.topics.keys().filter(|n| !answered.contains(&***n)).cloned().collect();
-            for name in gone {
-                next.topics.remove(&name);
-                changes.topics.push(name);
+        match asked {
+            Some(asked) => {
+                let silent = asked.difference(&answered);
+                changes.errors.extend(silent.map(|&n| (n.into(), ErrorCode::UNKNOWN_SERVER_ERROR)));
+            }
+            None => {
+                let gone = next.topics.keys().filter(|name| !answered.contains(&***name));
+                let gone: Vec<Arc<str>> = gone.cloned().collect();
+                next.remove(&gone);
+                changes.topics.extend(gone);
             }
         }
         if changes.nodes {
@@ -185,6 +194,20 @@ impl Snapshot {
             changes.topics.extend(reachable.into_iter().filter(|name| !seen.contains(name)));
         }
         (next, changes)
+    }
+
+    /// The snapshot without these topics: nobody uses them any more.
+    #[must_use]
+    pub fn without(&self, topics: &[Arc<str>]) -> Self {
+        let mut next = self.clone();
+        next.remove(topics);
+        next
+    }
+
+    fn remove(&mut self, topics: &[Arc<str>]) {
+        for name in topics {
+            self.topics.remove(name);
+        }
     }
 
     fn apply_nodes(&mut self, answer: &MetadataResponse, changes: &mut Changes) {
@@ -206,11 +229,17 @@ impl Snapshot {
             changes.nodes = true;
         }
         self.controller_id = answer.controller_id;
-        if let Some(id) = &answer.cluster_id
-            && self.cluster_id.as_deref() != Some(id)
-        {
-            self.cluster_id = Some(id.as_str().into());
+        let Some(id) = answer.cluster_id.as_deref() else { return };
+        if self.cluster_id.as_deref() == Some(id) {
+            return;
         }
+        if self.cluster_id.is_some() {
+            // Another cluster answers under the same addresses: its epochs have nothing to do with the old ones.
+            changes.cluster = true;
+            changes.topics.extend(self.topics.keys().cloned());
+            self.topics = OrdMap::new();
+        }
+        self.cluster_id = Some(id.into());
     }
 
     /// Topics with a leader among the brokers that are `new`: nobody could be sent to it before.
@@ -223,8 +252,7 @@ impl Snapshot {
         self.topics.values().filter(|topic| is_led(topic)).map(|topic| topic.name.clone()).collect()
     }
 
-    fn apply_topic(&mut self, answered: &MetadataTopic, changes: &mut Changes) {
-        let Some(name) = answered.name.as_deref() else { return };
+    fn apply_topic(&mut self, name: &str, answered: &MetadataTopic, changes: &mut Changes) {
         let known = self.topics.get(name).cloned();
         if answered.error != ErrorCode::NONE {
             let name = known.as_ref().map_or_else(|| name.into(), |t| t.name.clone());

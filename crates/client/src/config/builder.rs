@@ -6,7 +6,7 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
     Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
-    host_and_port,
+    RecoveryStrategy, host_and_port,
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
@@ -93,6 +93,22 @@ macro_rules! common_methods {
                 self
             }
 
+            /// Sets `metadata.recovery.strategy`: whether `bootstrap.servers` are asked again when the known
+            /// brokers are of no more use.
+            #[must_use]
+            pub fn metadata_recovery(mut self, strategy: RecoveryStrategy) -> Self {
+                self.common.metadata_recovery = strategy;
+                self
+            }
+
+            /// Sets `metadata.recovery.rebootstrap.trigger.ms`: how long no metadata may come in before only
+            /// `bootstrap.servers` are asked.
+            #[must_use]
+            pub fn metadata_rebootstrap_trigger(mut self, trigger: Duration) -> Self {
+                self.common.metadata_rebootstrap_trigger = trigger;
+                self
+            }
+
             /// Sets `send.buffer.bytes` and `receive.buffer.bytes`; `None` leaves them to the operating system.
             #[must_use]
             pub fn socket_buffers(mut self, send: Option<usize>, receive: Option<usize>) -> Self {
@@ -141,6 +157,8 @@ setters! { ProducerConfig:
     buffer_memory: usize;
     /// Sets `max.block.ms`: how long a send may wait for metadata and for memory.
     max_block: Duration;
+    /// Sets `metadata.max.idle.ms`: how long a topic that nothing is sent to is kept up to date.
+    metadata_max_idle: Duration;
     /// Sets `retries`. Zero switches idempotence off, unless [`Self::idempotence`] asks for it. Better limit
     /// retries by [`Self::delivery_timeout`].
     retries: u32;

@@ -6,13 +6,15 @@ mod file;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use file::{load_properties, parse_properties};
 pub use properties::IGNORED_PROPERTIES;
-pub(crate) use properties::host_and_port;
+pub(crate) use values::host_and_port;
 
 use std::{sync::Arc, time::Duration};
 
+pub use curtail_proto::metadata::recovery::RecoveryStrategy;
 use curtail_wire::{
     compression::{Codec, Compression},
     fetch::IsolationLevel,
@@ -43,6 +45,10 @@ pub struct CommonConfig {
     pub connection_setup_timeout: Duration,
     /// `metadata.max.age.ms`.
     pub metadata_max_age: Duration,
+    /// `metadata.recovery.strategy` (KIP-899).
+    pub metadata_recovery: RecoveryStrategy,
+    /// `metadata.recovery.rebootstrap.trigger.ms` (KIP-1102).
+    pub metadata_rebootstrap_trigger: Duration,
     /// `send.buffer.bytes`; `None` leaves it to the operating system (-1).
     pub send_buffer: Option<usize>,
     /// `receive.buffer.bytes`; `None` leaves it to the operating system (-1).
@@ -85,6 +91,8 @@ impl Default for CommonConfig {
             reconnect_backoff_max: Duration::from_secs(1),
             connection_setup_timeout: Duration::from_secs(10),
             metadata_max_age: Duration::from_secs(300),
+            metadata_recovery: RecoveryStrategy::Rebootstrap,
+            metadata_rebootstrap_trigger: Duration::from_secs(300),
             send_buffer: None,
             receive_buffer: None,
             default_api_timeout: Duration::from_secs(60),
@@ -152,6 +160,8 @@ pub struct ProducerConfig {
     pub buffer_memory: usize,
     /// `max.block.ms`.
     pub max_block: Duration,
+    /// `metadata.max.idle.ms`: how long a topic that nothing is sent to is kept up to date.
+    pub metadata_max_idle: Duration,
     /// `delivery.timeout.ms`.
     pub delivery_timeout: Duration,
     /// `retries`.
@@ -207,6 +217,7 @@ impl Default for ProducerConfig {
             max_request_size: 1_048_576,
             buffer_memory: 33_554_432,
             max_block: Duration::from_secs(60),
+            metadata_max_idle: Duration::from_secs(300),
             delivery_timeout: Duration::from_secs(120),
             retries: i32::MAX as u32,
             partitioner_ignore_keys: false,

@@ -7,13 +7,15 @@
 
 use std::{str::FromStr, time::Duration};
 
-use curtail_wire::{
-    compression::{Codec, Compression},
-    fetch::IsolationLevel,
-};
+use curtail_wire::compression::{Codec, Compression};
 
 use super::{
-    Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
+    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
+    values::{
+        acks, boolean, buffer_size, int_millis, isolation, leader_discovery, long_millis, number,
+        offset_reset, recovery, servers, show_acks, show_buffer, show_isolation,
+        show_leader_discovery, show_millis, show_offset_reset, show_recovery, text,
+    },
 };
 use crate::{error::ConfigError, producer::partitioner};
 
@@ -28,9 +30,6 @@ pub const IGNORED_PROPERTIES: &[&str] = &[
     "metrics.recording.level",
     "metrics.sample.window.ms",
 ];
-
-/// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// One property: its name, what it takes, how it is set and shown.
 struct Property<C: 'static> {
@@ -100,6 +99,20 @@ static COMMON: &[Property<CommonConfig>] = &[
         get: |config| show_millis(&config.default_api_timeout),
     },
     property!("metadata.max.age.ms", MILLIS, metadata_max_age, long_millis, show_millis),
+    property!(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        MILLIS,
+        metadata_rebootstrap_trigger,
+        long_millis,
+        show_millis
+    ),
+    property!(
+        "metadata.recovery.strategy",
+        "rebootstrap or none",
+        metadata_recovery,
+        recovery,
+        show_recovery
+    ),
     property!(
         "receive.buffer.bytes",
         "bytes, or -1 to leave it to the operating system",
@@ -255,6 +268,13 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         max_request_size,
         |t| number(t, 0, i32::MAX as usize),
         usize::to_string
+    ),
+    property!(
+        "metadata.max.idle.ms",
+        "milliseconds, 5000 or more",
+        metadata_max_idle,
+        |t| long_millis(t).filter(|idle| *idle >= Duration::from_secs(5)),
+        show_millis
     ),
     property!(
         "partitioner.adaptive.partitioning.enable",
@@ -416,9 +436,6 @@ static NOT_YET: &[(&str, &str)] = &[
     ("group.remote.assignor", GROUPS),
     ("heartbeat.interval.ms", GROUPS),
     ("max.poll.interval.ms", GROUPS),
-    ("metadata.max.idle.ms", YET),
-    ("metadata.recovery.rebootstrap.trigger.ms", YET),
-    ("metadata.recovery.strategy", YET),
     ("partition.assignment.strategy", GROUPS),
     ("sasl.jaas.config", SECURITY),
     ("sasl.mechanism", SECURITY),
@@ -622,150 +639,6 @@ macro_rules! by_name {
 by_name!(ProducerConfig, r#"("linger.ms", "0")"#);
 by_name!(ConsumerConfig, r#"("auto.offset.reset", "earliest")"#);
 by_name!(AdminConfig, r#"("default.api.timeout.ms", "90000")"#);
-
-fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
-    text.parse().ok().filter(|n| *n >= low && *n <= high)
-}
-
-/// Milliseconds of a property that is an `int` in Java.
-fn int_millis(text: &str) -> Option<Duration> {
-    number(text, 0, i32::MAX as u64).map(Duration::from_millis)
-}
-
-/// Milliseconds of a property that is a `long` in Java.
-fn long_millis(text: &str) -> Option<Duration> {
-    number(text, 0, i64::MAX as u64).map(|ms| Duration::from_millis(ms).min(FOR_EVER))
-}
-
-fn show_millis(duration: &Duration) -> String {
-    duration.as_millis().to_string()
-}
-
-fn boolean(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" => Some(true),
-        "false" => Some(false),
-        _ => None,
-    }
-}
-
-/// Any text. The option is what the table asks of every parser.
-#[expect(clippy::unnecessary_wraps, reason = "one signature for the parsers of the table")]
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
-}
-
-fn buffer_size(text: &str) -> Option<Option<usize>> {
-    match number(text, -1, i32::MAX)? {
-        -1 => Some(None),
-        bytes => usize::try_from(bytes).ok().map(Some),
-    }
-}
-
-fn show_buffer(bytes: &Option<usize>) -> String {
-    bytes.map_or_else(|| "-1".to_owned(), |b| b.to_string())
-}
-
-fn acks(text: &str) -> Option<Acks> {
-    match text {
-        "all" | "-1" => Some(Acks::All),
-        "1" => Some(Acks::Leader),
-        "0" => Some(Acks::None),
-        _ => None,
-    }
-}
-
-fn leader_discovery(text: &str) -> Option<LeaderDiscovery> {
-    match text {
-        "hint" => Some(LeaderDiscovery::Hint),
-        "refresh" => Some(LeaderDiscovery::Refresh),
-        "refresh-and-back-off" => Some(LeaderDiscovery::RefreshAndBackOff),
-        _ => None,
-    }
-}
-
-fn show_leader_discovery(discovery: &LeaderDiscovery) -> String {
-    match discovery {
-        LeaderDiscovery::Hint => "hint",
-        LeaderDiscovery::Refresh => "refresh",
-        LeaderDiscovery::RefreshAndBackOff => "refresh-and-back-off",
-    }
-    .to_owned()
-}
-
-fn show_acks(acks: &Acks) -> String {
-    match acks {
-        Acks::All => "all",
-        Acks::Leader => "1",
-        Acks::None => "0",
-    }
-    .to_owned()
-}
-
-fn offset_reset(text: &str) -> Option<OffsetReset> {
-    match text {
-        "earliest" => Some(OffsetReset::Earliest),
-        "latest" => Some(OffsetReset::Latest),
-        "none" => Some(OffsetReset::None),
-        _ => None,
-    }
-}
-
-fn show_offset_reset(reset: &OffsetReset) -> String {
-    match reset {
-        OffsetReset::Earliest => "earliest",
-        OffsetReset::Latest => "latest",
-        OffsetReset::None => "none",
-    }
-    .to_owned()
-}
-
-fn isolation(text: &str) -> Option<IsolationLevel> {
-    match text {
-        "read_uncommitted" => Some(IsolationLevel::ReadUncommitted),
-        "read_committed" => Some(IsolationLevel::ReadCommitted),
-        _ => None,
-    }
-}
-
-fn show_isolation(level: &IsolationLevel) -> String {
-    match level {
-        IsolationLevel::ReadUncommitted => "read_uncommitted",
-        IsolationLevel::ReadCommitted => "read_committed",
-    }
-    .to_owned()
-}
-
-fn servers(text: &str) -> Option<Vec<String>> {
-    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-    let servers: Vec<String> = entries
-        .map(|entry| {
-            let bare = without_protocol(entry)?;
-            host_and_port(bare).map(|_| bare.to_owned())
-        })
-        .collect::<Option<_>>()?;
-    Some(servers).filter(|s| !s.is_empty())
-}
-
-/// `PLAINTEXT://host:port` is how brokers write their listeners; Java takes it for `bootstrap.servers` too.
-fn without_protocol(entry: &str) -> Option<&str> {
-    match entry.split_once("://") {
-        None => Some(entry),
-        Some((protocol, rest)) => protocol.eq_ignore_ascii_case("plaintext").then_some(rest),
-    }
-}
-
-/// Host and port of `host:port` or `[v6 address]:port`; `None` where it is neither.
-pub(crate) fn host_and_port(entry: &str) -> Option<(&str, u16)> {
-    let (host, port) = entry.rsplit_once(':')?;
-    let port = number(port, 1, u16::MAX)?;
-    let host = match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?,
-        None => host,
-    };
-    let plausible = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
-    (!host.is_empty() && host.chars().all(plausible)).then_some((host, port))
-}
 
 /// The name with the smallest edit distance, if a slip of the keyboard could explain it.
 fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {

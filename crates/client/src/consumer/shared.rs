@@ -381,6 +381,17 @@ impl Listener for Shared {
             self.watch_unknown(topic);
         }
     }
+
+    fn uses(&self, topic: &str) -> bool {
+        let first = TopicPartition { topic: topic.into(), partition: i32::MIN };
+        let state = self.state.lock();
+        state.partitions.range(first..).next().is_some_and(|(at, _)| *at.topic == *topic)
+    }
+
+    /// What is assigned is in use; the rest leaves nothing behind.
+    fn expired(&self, _: &[Arc<str>]) {}
+
+    fn tidy(&self) {}
 }
 
 impl State {

@@ -1,119 +1,280 @@
 //! The task that keeps the snapshot fresh.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
 
-use curtail_proto::backoff::Backoff;
+use curtail_proto::{
+    backoff::Backoff,
+    metadata::recovery::{Recovery, Source},
+    suspicion::AnswerTime,
+};
 use curtail_wire::{
-    ApiKey,
+    ApiKey, ErrorCode,
     metadata::{self, MetadataRequest, MetadataRequestTopic, MetadataResponse},
 };
-use tokio::time::{Instant, sleep_until, timeout};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{AutoCreate, Shared};
-use crate::{Error, Result, conn::Connection};
+use super::{AutoCreate, Shared, dial};
+use crate::{
+    Error, Result,
+    conn::{Connection, connection_error},
+};
 
-/// Refreshes when asked, and when the picture is older than `metadata.max.age.ms`. A first request is answered at
-/// once; only repetitions wait, so that a cluster in trouble is not asked in a storm.
+/// An answer is not called late before this, however fast the ones before it were.
+const LATE_FLOOR: Duration = Duration::from_millis(50);
+
+/// When the first answer of all is late.
+const LATE_UNTRIED: Duration = Duration::from_millis(200);
+
+/// A whole refresh, dialling included, has at least this long before it is begun anew.
+const PATIENCE_FLOOR: Duration = Duration::from_millis(10);
+
+/// Asks for what is due, one group of topics after the other; see [`curtail_proto::metadata::refresh`].
 pub(super) async fn run(shared: Arc<Shared>) {
-    let backoff =
-        Backoff { initial: shared.common.retry_backoff, max: shared.common.retry_backoff_max };
-    let mut connection = None;
+    let common = &shared.common;
+    let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
+    let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
+    let mut control = Control { open: None, answer_time: AnswerTime::default(), recovery };
     let mut failures = 0;
     loop {
-        let pause = backoff.after(failures, shared.env.entropy.unit());
-        wait_for_work(&shared, Instant::now() + pause, failures > 0).await;
-        let (asked, avoid) = take_wanted(&shared);
-        if connection.as_ref().is_some_and(|open| is_avoided(&shared, open, &avoid)) {
-            connection = None;
-        }
-        // A broker that hangs must not keep the others' answers from us: the first tries are short.
-        let common = &shared.common;
-        let patience = common.retry_backoff_max.saturating_mul(1 << failures.min(16));
-        let patience = patience.min(common.request_timeout);
-        let exchange = refresh(&shared, &mut connection, &asked, &avoid);
-        let refreshed = match timeout(patience, exchange).await {
-            Ok(refreshed) => refreshed,
-            Err(_) => Err(late(&shared, patience)),
-        };
-        match refreshed {
-            Ok(settled) => failures = if settled { 0 } else { failures + 1 },
+        let group = next_group(&shared).await;
+        match control.ask(&shared, &group, failures).await {
+            Ok(answer) => {
+                failures = 0;
+                shared.settle(&answer, &group);
+            }
             Err(error) => {
                 tracing::debug!(%error, "metadata refresh failed");
-                connection = None;
                 failures += 1;
-                shared.failed(error);
+                shared.failed(&group, error);
+                sleep(backoff.after(failures, shared.env.entropy.unit())).await;
             }
         }
     }
 }
 
-fn late(shared: &Shared, patience: Duration) -> Error {
-    Error::Unreachable {
-        bootstrap: shared.bootstrap.clone(),
-        reason: format!("no metadata within {patience:?}").into(),
-    }
-}
-
-/// After a failure the next try needs no request; otherwise somebody asks, or the picture grows old.
-async fn wait_for_work(shared: &Shared, not_before: Instant, again: bool) {
-    sleep_until(not_before).await;
-    if again {
-        return;
-    }
-    let too_old = Instant::now() + shared.common.metadata_max_age;
+/// Waits until there is something to ask for. What nobody uses any more is forgotten here, and what nobody reads
+/// any more freed.
+async fn next_group(shared: &Shared) -> Vec<Arc<str>> {
     loop {
-        if shared.wanted.lock().refresh {
-            return;
-        }
-        tokio::select! {
-            biased;
-            () = shared.wake.notified() => {}
-            () = sleep_until(too_old) => return,
+        shared.tidy();
+        let now = Instant::now();
+        let due = shared.wanted.lock().refresh.next_due(now.into_std());
+        match due.map(Instant::from_std) {
+            Some(due) if due <= now => {
+                if let Some(group) = take_group(shared, now.into_std()) {
+                    return group;
+                }
+            }
+            Some(due) => tokio::select! {
+                biased;
+                () = shared.wake.notified() => {}
+                () = sleep_until(due) => {}
+            },
+            None => shared.wake.notified().await,
         }
     }
 }
 
-fn take_wanted(shared: &Shared) -> (Vec<Arc<str>>, BTreeSet<i32>) {
-    let mut wanted = shared.wanted.lock();
-    wanted.refresh = false;
-    (wanted.topics.keys().cloned().collect(), std::mem::take(&mut wanted.avoid))
+fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
+    // Listeners are asked without the lock: they lock their own state, under which refreshes are asked for.
+    let unwanted = shared.wanted.lock().refresh.unwanted(now);
+    let in_use: BTreeSet<Arc<str>> =
+        unwanted.into_iter().filter(|topic| shared.is_used(topic)).collect();
+    let snapshot = shared.snapshot.load_full();
+    let partitions = |name: &str| snapshot.topic(name).map_or(1, |topic| topic.leaders.len());
+    let (group, expired) = shared.wanted.lock().refresh.take(now, &in_use, partitions);
+    drop(snapshot);
+    if !expired.is_empty() {
+        shared.forget(&expired);
+    }
+    group
 }
 
-/// Whether the connection leads to a broker that is not to be asked.
-fn is_avoided(shared: &Shared, open: &Connection, avoid: &BTreeSet<i32>) -> bool {
-    let snapshot = shared.snapshot.load();
-    let mut nodes = avoid.iter().filter_map(|id| snapshot.node(*id));
-    nodes.any(|node| **open.peer() == format!("{}:{}", node.host, node.port))
+/// The control connection, and what is known of the brokers' behaviour.
+struct Control {
+    open: Option<Connection>,
+    answer_time: AnswerTime,
+    recovery: Recovery,
 }
 
-/// One exchange. Whether every topic asked for is there and has its leaders.
-async fn refresh(
-    shared: &Shared,
-    connection: &mut Option<Connection>,
-    asked: &[Arc<str>],
-    avoid: &BTreeSet<i32>,
-) -> Result<bool> {
-    let open = match connection {
-        Some(open) => open,
-        None => connection.insert(shared.connect_any(avoid).await?),
+/// An answer, and the connection that it came on.
+struct Answered {
+    connection: Connection,
+    answer: MetadataResponse,
+    took: Duration,
+}
+
+/// One refresh: what to ask, and whom.
+struct Ask<'a> {
+    shared: &'a Shared,
+    request: MetadataRequest,
+    source: Source,
+    /// Addresses of brokers under suspicion.
+    avoid: BTreeSet<String>,
+}
+
+impl Control {
+    async fn ask(
+        &mut self,
+        shared: &Shared,
+        group: &[Arc<str>],
+        failures: u32,
+    ) -> Result<MetadataResponse> {
+        let known = shared.snapshot.load().nodes().next().is_some();
+        let source = self.recovery.source(known, Instant::now().into_std());
+        let avoid = shared.take_avoided();
+        let ask = Ask { shared, request: request_for(shared, group), source, avoid };
+        let rebootstraps = known && source == Source::Bootstrap;
+        let open =
+            self.open.take().filter(|open| !rebootstraps && !ask.avoid.contains(&**open.peer()));
+        // A broker that hangs must not keep the others' answers from us: the first tries are short.
+        let common = &shared.common;
+        let patience = common.retry_backoff_max.max(PATIENCE_FLOOR);
+        let patience = patience.saturating_mul(1 << failures.min(16)).min(common.request_timeout);
+        let late = self.answer_time.at_most().map_or(LATE_UNTRIED, |most| most.max(LATE_FLOOR));
+        let outcome = match timeout(patience, ask.hedged(open, late)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(shared.unreachable(format!("no metadata within {patience:?}"))),
+        };
+        let now = Instant::now().into_std();
+        match outcome {
+            Ok(answered) => {
+                self.recovery.answered();
+                self.answer_time.answered(answered.took, patience);
+                self.open = Some(answered.connection);
+                if rebootstraps {
+                    shared.wanted.lock().refresh.want_all(now);
+                }
+                Ok(answered.answer)
+            }
+            Err(error) => {
+                self.recovery.failed(now);
+                if let Error::Broker { code: ErrorCode::REBOOTSTRAP_REQUIRED, .. } = error {
+                    self.recovery.demand();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Ask<'_> {
+    /// Asks one broker, and a second one when the first fails, or is late. One hedge a request: a cluster that is
+    /// slow as a whole is asked at most twice as much.
+    async fn hedged(&self, open: Option<Connection>, late: Duration) -> Result<Answered> {
+        let asked = Mutex::new(open.as_ref().map(|open| open.peer().to_string()));
+        let mut first = pin!(self.exchange(open, self.candidates(None), &asked));
+        let failed = tokio::select! {
+            biased;
+            answered = &mut first => match answered {
+                Ok(answered) => return Ok(answered),
+                Err(error) => Some(error),
+            },
+            () = self.late(&asked, late) => None,
+        };
+        let at = asked.lock().clone();
+        let others = self.candidates(at.as_deref());
+        let nobody = Mutex::default();
+        let Some(error) = failed else {
+            if others.is_empty() {
+                return first.await;
+            }
+            tracing::debug!(late = at, "hedging a metadata request");
+            let mut second = pin!(self.exchange(None, others, &nobody));
+            return tokio::select! {
+                biased;
+                answered = &mut first => match answered {
+                    Ok(answered) => Ok(answered),
+                    Err(error) => second.await.map_err(|_| error),
+                },
+                answered = &mut second => match answered {
+                    Ok(answered) => Ok(answered),
+                    Err(_) => first.await,
+                },
+            };
+        };
+        // A kept connection may have been closed for being idle: then the same broker is as good as any.
+        let others = if others.is_empty() { self.candidates(None) } else { others };
+        self.exchange(None, others, &nobody).await.map_err(|_| error)
+    }
+
+    /// Whom to ask, in order. `except` has been asked already.
+    fn candidates(&self, except: Option<&str>) -> Vec<(String, u16)> {
+        let mut all = self.shared.candidates(self.source);
+        let avoided = |(host, port): &(String, u16)| self.avoid.contains(&format!("{host}:{port}"));
+        // A suspect is better than nobody.
+        all.sort_by_key(avoided);
+        all.retain(|(host, port)| except != Some(&format!("{host}:{port}")));
+        all
+    }
+
+    /// When the answer is late, or its broker has come under suspicion meanwhile.
+    async fn late(&self, asked: &Mutex<Option<String>>, late: Duration) {
+        let mut timer = pin!(sleep(late));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shared.suspected.notified() => {
+                    let suspects = self.shared.suspects();
+                    if asked.lock().as_ref().is_some_and(|peer| suspects.contains(peer)) {
+                        return;
+                    }
+                }
+                () = &mut timer => return,
+            }
+        }
+    }
+
+    /// One exchange, on `open` or with the first of `candidates` that can be connected to; `asked` says with whom.
+    async fn exchange(
+        &self,
+        open: Option<Connection>,
+        candidates: Vec<(String, u16)>,
+        asked: &Mutex<Option<String>>,
+    ) -> Result<Answered> {
+        let mut connection = match open {
+            Some(open) => open,
+            None => {
+                let trying = |peer: String| *asked.lock() = Some(peer);
+                dial(self.shared, candidates, trying).await?
+            }
+        };
+        let started = Instant::now();
+        let encode = |version, w: &mut _| self.request.encode(version, w);
+        let (version, body) =
+            connection.request_hot(ApiKey::METADATA, metadata::VERSIONS, encode).await?;
+        let took = started.elapsed();
+        let answer =
+            MetadataResponse::decode(version, &body).map_err(|e| connection.protocol_error(e))?;
+        match answer.error {
+            ErrorCode::NONE => {}
+            code => {
+                let what = format!("metadata from {}", connection.peer()).into();
+                return Err(Error::Broker { what, code, message: None });
+            }
+        }
+        if answer.brokers.is_empty() && self.shared.snapshot.load().nodes().next().is_some() {
+            // It has only just started, and would say of every topic that there is none.
+            return Err(connection_error(connection.peer(), "the broker is still starting"));
+        }
+        Ok(Answered { connection, answer, took })
+    }
+}
+
+fn request_for(shared: &Shared, group: &[Arc<str>]) -> MetadataRequest {
+    let topic = |name: &Arc<str>| MetadataRequestTopic {
+        name: Some(name.to_string()),
+        ..MetadataRequestTopic::default()
     };
-    let request = MetadataRequest {
-        topics: Some(
-            asked
-                .iter()
-                .map(|name| MetadataRequestTopic {
-                    name: Some(name.to_string()),
-                    ..Default::default()
-                })
-                .collect(),
-        ),
+    MetadataRequest {
+        topics: Some(group.iter().map(topic).collect()),
         allow_auto_topic_creation: shared.auto_create == AutoCreate::Allowed,
-        ..Default::default()
-    };
-    let (version, body) = open
-        .request_hot(ApiKey::METADATA, metadata::VERSIONS, |version, w| request.encode(version, w))
-        .await?;
-    let answer = MetadataResponse::decode(version, &body).map_err(|e| open.protocol_error(e))?;
-    let changes = shared.apply(&answer, asked);
-    Ok(changes.errors.is_empty() && changes.leaderless.is_empty())
+        ..MetadataRequest::default()
+    }
 }

@@ -2,15 +2,26 @@
 //! fresh over a connection of its own, so that control never queues behind data.
 
 mod driver;
+mod retired;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use curtail_net::Env;
-use curtail_proto::metadata::{Changes, Hint, Node, Snapshot, Topic};
+use curtail_proto::{
+    backoff::Backoff,
+    metadata::{
+        Hint, Node, Snapshot, Topic,
+        recovery::{Recovery, Source},
+        refresh::{Refresh, RefreshPolicy, Said},
+    },
+};
 use curtail_wire::{ErrorCode, metadata::MetadataResponse};
 use parking_lot::Mutex;
 use tokio::{
@@ -18,12 +29,28 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+pub(crate) use self::retired::Retired;
 use crate::{CommonConfig, Error, Result, conn::Connection};
+
+/// Topics in one request, and the partitions they may have together: what an answer of that size costs to parse
+/// and to take in stays well below a millisecond.
+const GROUP_TOPICS: usize = 100;
+const GROUP_PARTITIONS: usize = 2_000;
 
 /// Told of every change of the snapshot, on the task that made it, after the new snapshot is in place.
 pub(crate) trait Listener: Send + Sync {
     /// Topics with other leaders, partitions or ids than before.
     fn changed(&self, snapshot: &Arc<Snapshot>, topics: &[Arc<str>]);
+
+    /// Whether the topic was used since the last time this was asked.
+    fn uses(&self, topic: &str) -> bool;
+
+    /// Topics that nobody has used for `metadata.max.idle.ms`: they are not kept up to date any more. Whoever needs
+    /// one again has to ask for it.
+    fn expired(&self, topics: &[Arc<str>]);
+
+    /// Called on the control task after updates, to free what readers may have held.
+    fn tidy(&self);
 }
 
 /// Whether asking for a topic may create it.
@@ -48,11 +75,13 @@ struct Shared {
     bootstrap: Arc<str>,
     auto_create: AutoCreate,
     snapshot: ArcSwap<Snapshot>,
-    /// Writers take turns; readers never come here.
-    writer: Mutex<()>,
+    /// Writers take turns; readers never come here. Guards the snapshots that were replaced.
+    writer: Mutex<Retired<Snapshot>>,
     listeners: Mutex<Vec<Weak<dyn Listener>>>,
     wanted: Mutex<Wanted>,
     wake: Notify,
+    /// Told when a broker comes under suspicion.
+    suspected: Notify,
     /// Counts answers, failed ones included, so that waiters look again.
     version: watch::Sender<u64>,
     /// The last failure of a topic or of the whole refresh, for those who wait in vain.
@@ -66,11 +95,8 @@ struct Problems {
     topics: BTreeMap<Arc<str>, ErrorCode>,
 }
 
-#[derive(Default)]
 struct Wanted {
-    /// Topics in use: every refresh asks for them.
-    topics: BTreeMap<Arc<str>, ()>,
-    refresh: bool,
+    refresh: Refresh,
     /// Brokers not to ask.
     avoid: BTreeSet<i32>,
 }
@@ -87,6 +113,24 @@ impl Drop for DriverGuard {
 impl MetadataHandle {
     /// Starts the driver on the current tokio runtime. Nothing is asked before the first topic is wanted.
     pub(crate) fn start(env: &Env, common: &CommonConfig, auto_create: AutoCreate) -> Self {
+        Self::start_expiring(env, common, auto_create, None)
+    }
+
+    /// As [`Self::start`], with topics expiring when no listener has used them for `max_idle`.
+    pub(crate) fn start_expiring(
+        env: &Env,
+        common: &CommonConfig,
+        auto_create: AutoCreate,
+        max_idle: Option<Duration>,
+    ) -> Self {
+        let policy = RefreshPolicy {
+            max_age: common.metadata_max_age,
+            max_idle,
+            backoff: Backoff { initial: common.retry_backoff, max: common.retry_backoff_max },
+            group_topics: GROUP_TOPICS,
+            group_partitions: GROUP_PARTITIONS,
+        };
+        let wanted = Wanted { refresh: Refresh::new(policy), avoid: BTreeSet::new() };
         let shared = Arc::new(Shared {
             env: env.clone(),
             common: common.clone(),
@@ -95,8 +139,9 @@ impl MetadataHandle {
             snapshot: ArcSwap::default(),
             writer: Mutex::default(),
             listeners: Mutex::default(),
-            wanted: Mutex::default(),
+            wanted: Mutex::new(wanted),
             wake: Notify::new(),
+            suspected: Notify::new(),
             version: watch::Sender::new(0),
             problems: Mutex::default(),
         });
@@ -114,15 +159,15 @@ impl MetadataHandle {
         self.shared.listeners.lock().push(listener);
     }
 
-    /// Asks for a refresh soon; returns at once. A topic named is kept fresh from now on.
+    /// Asks for a refresh of the topic, or of all topics in use, as soon as the pause since the last one allows;
+    /// returns at once. Requests that come while one is under way join it.
     pub(crate) fn request_refresh(&self, topic: Option<&str>) {
+        let now = Instant::now().into_std();
         let mut wanted = self.shared.wanted.lock();
-        if let Some(topic) = topic
-            && !wanted.topics.contains_key(topic)
-        {
-            wanted.topics.insert(topic.into(), ());
+        match topic {
+            Some(topic) => wanted.refresh.want(topic, now),
+            None => wanted.refresh.want_all(now),
         }
-        wanted.refresh = true;
         drop(wanted);
         self.shared.wake.notify_one();
     }
@@ -131,6 +176,7 @@ impl MetadataHandle {
     /// off. Only where no other broker answers is that one asked.
     pub(crate) fn request_refresh_avoiding(&self, topic: Option<&str>, broker: i32) {
         self.shared.wanted.lock().avoid.insert(broker);
+        self.shared.suspected.notify_one();
         self.request_refresh(topic);
     }
 
@@ -158,20 +204,29 @@ impl MetadataHandle {
 
     /// Takes the leaders that error answers named, all in one step, and gives those that were news.
     pub(crate) fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> Vec<Hint> {
-        let _turn = self.shared.writer.lock();
+        let mut turn = self.shared.writer.lock();
         let (next, taken) = self.shared.snapshot.load().apply_hints(hints, endpoints);
         if taken.is_empty() {
             return taken;
         }
         let mut topics: Vec<Arc<str>> = taken.iter().map(|hint| hint.topic.clone()).collect();
         topics.dedup();
-        self.shared.publish(next, &topics);
+        self.shared.publish(&mut turn, next, &topics);
+        drop(turn);
+        // It frees what was replaced.
+        self.shared.wake.notify_one();
         taken
     }
 
-    /// Connects to any broker that answers: known ones first, then `bootstrap.servers`.
+    /// Connects to any broker that answers: known ones first, then `bootstrap.servers`, unless
+    /// `metadata.recovery.strategy` is `none`.
     pub(crate) async fn connect_any(&self) -> Result<Connection> {
-        self.shared.connect_any(&BTreeSet::new()).await
+        let shared = &self.shared;
+        let common = &shared.common;
+        let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
+        let known = shared.snapshot.load().nodes().next().is_some();
+        let source = recovery.source(known, Instant::now().into_std());
+        dial(shared, shared.candidates(source), drop).await
     }
 
     fn final_problem(&self, topic: &str) -> Option<Error> {
@@ -208,83 +263,159 @@ fn topic_error(topic: &str, code: ErrorCode) -> Error {
 }
 
 impl Shared {
-    /// Takes an answer in. The caller's turn as the writer keeps two updates from losing one another.
-    fn apply(&self, answer: &MetadataResponse, asked: &[Arc<str>]) -> Changes {
-        let turn = self.writer.lock();
-        let (next, changes) = self.snapshot.load().apply(answer, Some(asked));
-        if changes.nodes || !changes.topics.is_empty() {
-            self.publish(next, &changes.topics);
+    /// Takes an answer in. The turn as the writer keeps two updates from losing one another.
+    fn settle(&self, answer: &MetadataResponse, group: &[Arc<str>]) {
+        let mut turn = self.writer.lock();
+        let (next, changes) = self.snapshot.load().apply(answer, Some(group));
+        if changes.nodes || changes.cluster || !changes.topics.is_empty() {
+            self.publish(&mut turn, next, &changes.topics);
         }
         drop(turn);
+        let errors: BTreeMap<Arc<str>, ErrorCode> = changes.errors.into_iter().collect();
+        let leaderless: BTreeSet<&Arc<str>> = changes.leaderless.iter().collect();
+        let now = Instant::now().into_std();
+        let mut wanted = self.wanted.lock();
+        for topic in group {
+            let said = if errors.contains_key(topic) {
+                Said::Nothing
+            } else if leaderless.contains(topic) {
+                Said::Leaderless
+            } else {
+                Said::Complete
+            };
+            wanted.refresh.answered(topic, said, now, self.env.entropy.unit());
+        }
+        if changes.cluster {
+            wanted.refresh.want_all(now);
+        }
+        drop(wanted);
         let mut problems = self.problems.lock();
         problems.unreachable = None;
-        for topic in asked {
+        for topic in group {
             problems.topics.remove(topic);
         }
-        problems.topics.extend(changes.errors.iter().cloned());
+        problems.topics.extend(errors);
         drop(problems);
         self.version.send_modify(|v| *v += 1);
-        changes
     }
 
-    fn publish(&self, next: Snapshot, topics: &[Arc<str>]) {
+    fn publish(&self, turn: &mut Retired<Snapshot>, next: Snapshot, topics: &[Arc<str>]) {
         let next = Arc::new(next);
-        self.snapshot.store(next.clone());
-        let mut listeners = self.listeners.lock();
-        listeners.retain(|listener| match listener.upgrade() {
+        turn.push(self.snapshot.swap(next.clone()));
+        self.each_listener(|listener| listener.changed(&next, topics));
+    }
+
+    fn each_listener(&self, mut tell: impl FnMut(&dyn Listener)) {
+        self.listeners.lock().retain(|listener| match listener.upgrade() {
             Some(listener) => {
-                listener.changed(&next, topics);
+                tell(&*listener);
                 true
             }
             None => false,
         });
     }
 
-    fn failed(&self, error: Error) {
+    fn is_used(&self, topic: &str) -> bool {
+        let mut used = false;
+        // Every listener is asked: each begins a new count.
+        self.each_listener(|listener| used |= listener.uses(topic));
+        used
+    }
+
+    /// Topics nobody uses: out of the snapshot, and out of the listeners' tables.
+    fn forget(&self, topics: &[Arc<str>]) {
+        let mut turn = self.writer.lock();
+        let next = Arc::new(self.snapshot.load().without(topics));
+        turn.push(self.snapshot.swap(next));
+        self.each_listener(|listener| listener.expired(topics));
+        drop(turn);
+        let mut problems = self.problems.lock();
+        for topic in topics {
+            problems.topics.remove(topic);
+        }
+    }
+
+    /// Frees what was replaced and is not read any more.
+    fn tidy(&self) {
+        let unread = self.writer.lock().unread();
+        drop(unread);
+        self.each_listener(|listener| listener.tidy());
+    }
+
+    fn failed(&self, group: &[Arc<str>], error: Error) {
+        self.wanted.lock().refresh.failed(group, Instant::now().into_std());
         self.problems.lock().unreachable = Some(error);
         self.version.send_modify(|v| *v += 1);
     }
 
-    async fn connect_any(&self, avoid: &BTreeSet<i32>) -> Result<Connection> {
-        let snapshot = self.snapshot.load_full();
-        let (avoided, usable): (Vec<&Node>, Vec<&Node>) =
-            snapshot.nodes().partition(|node| avoid.contains(&node.id));
-        let address = |node: &Node| (node.host.clone(), node.port);
-        let mut candidates: Vec<(String, u16)> = usable.into_iter().map(address).collect();
-        let avoided: Vec<(String, u16)> = avoided.into_iter().map(address).collect();
+    fn unreachable(&self, reason: impl Into<Arc<str>>) -> Error {
+        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason: reason.into() }
+    }
+
+    /// Addresses of the brokers that the next request is to avoid.
+    fn take_avoided(&self) -> BTreeSet<String> {
+        let avoided = self.suspects();
+        self.wanted.lock().avoid.clear();
+        avoided
+    }
+
+    fn suspects(&self) -> BTreeSet<String> {
+        let snapshot = self.snapshot.load();
+        let wanted = self.wanted.lock();
+        let nodes = wanted.avoid.iter().filter_map(|id| snapshot.node(*id));
+        nodes.map(|node| format!("{}:{}", node.host, node.port)).collect()
+    }
+
+    /// Addresses to try, in order.
+    fn candidates(&self, source: Source) -> Vec<(String, u16)> {
+        let mut candidates: Vec<(String, u16)> = Vec::new();
+        if source != Source::Bootstrap {
+            let snapshot = self.snapshot.load();
+            candidates.extend(snapshot.nodes().map(|node| (node.host.clone(), node.port)));
+        }
         // Clients spread over the brokers instead of all asking the first.
         if !candidates.is_empty() {
             let first = self.env.entropy.below(candidates.len() as u64) as usize;
             candidates.rotate_left(first);
         }
+        if source == Source::Known {
+            return candidates;
+        }
         for server in &self.common.bootstrap_servers {
             if let Some((host, port)) = crate::conn::parse_address(server)
-                && !candidates.iter().chain(&avoided).any(|(h, p)| h == host && *p == port)
+                && !candidates.iter().any(|(h, p)| h == host && *p == port)
             {
                 candidates.push((host.into(), port));
             }
         }
-        candidates.extend(avoided);
-        // A broker that hangs accepts connections and says nothing. Every broker is first given a short time, so that
-        // one that answers is found; then those that took longer have all the time there is.
-        let full = self.common.connection_setup_timeout;
-        let short = self.common.retry_backoff_max.min(full);
-        let mut last = None;
-        for limit in [short, full] {
-            let mut slow = Vec::new();
-            for (host, port) in candidates {
-                let open = Connection::open(&self.env, &self.common, &host, port);
-                match timeout(limit, open).await {
-                    Ok(Ok(connection)) => return Ok(connection),
-                    Ok(Err(error)) => last = Some(error),
-                    Err(_) => slow.push((host, port)),
-                }
-            }
-            candidates = slow;
-        }
-        Err(Error::Unreachable {
-            bootstrap: self.bootstrap.clone(),
-            reason: last.map_or_else(|| "no broker answers".into(), |e| e.to_string().into()),
-        })
+        candidates
     }
+}
+
+/// Connects to the first of `candidates` that answers; tells `trying` whom it is about to dial.
+///
+/// A broker that hangs accepts connections and says nothing. Every broker is first given a short time, so that one
+/// that answers is found; then those that took longer have all the time there is.
+async fn dial(
+    shared: &Shared,
+    mut candidates: Vec<(String, u16)>,
+    trying: impl Fn(String),
+) -> Result<Connection> {
+    let full = shared.common.connection_setup_timeout;
+    let short = shared.common.retry_backoff_max.min(full);
+    let mut last = None;
+    for limit in [short, full] {
+        let mut slow = Vec::new();
+        for (host, port) in candidates {
+            trying(format!("{host}:{port}"));
+            let open = Connection::open(&shared.env, &shared.common, &host, port);
+            match timeout(limit, open).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => slow.push((host, port)),
+            }
+        }
+        candidates = slow;
+    }
+    Err(shared.unreachable(last.map_or_else(|| "no broker answers".into(), |e| e.to_string())))
 }

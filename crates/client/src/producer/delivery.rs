@@ -7,7 +7,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicI32, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 use parking_lot::Mutex;
@@ -38,20 +38,61 @@ pub(super) struct Acknowledged {
     pub(super) timing: Timing,
 }
 
+/// A value that comes once, and who waits for it.
+#[derive(Debug)]
+struct Awaited<T> {
+    value: OnceLock<T>,
+    waiters: Mutex<Vec<Waker>>,
+}
+
+impl<T> Awaited<T> {
+    fn new() -> Self {
+        Self { value: OnceLock::new(), waiters: Mutex::default() }
+    }
+
+    fn get(&self) -> Option<&T> {
+        self.value.get()
+    }
+
+    /// The first value stays.
+    fn set(&self, value: T) {
+        if self.value.set(value).is_err() {
+            return;
+        }
+        for waiter in std::mem::take(&mut *self.waiters.lock()) {
+            waiter.wake();
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<&T> {
+        if let Some(value) = self.value.get() {
+            return Poll::Ready(value);
+        }
+        let mut waiters = self.waiters.lock();
+        // Setting comes before the waiters are taken: seen unset under the lock, this waker is woken.
+        if let Some(value) = self.value.get() {
+            return Poll::Ready(value);
+        }
+        if !waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
+            waiters.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
 /// The outcome that every record of a batch shares.
 #[derive(Debug)]
 pub(super) struct BatchResult {
     topic: Arc<str>,
     /// Where the batch is to be written; final once there is an outcome.
     partition: AtomicI32,
-    outcome: OnceLock<Result<Acknowledged>>,
-    waiters: Mutex<Vec<Waker>>,
+    outcome: Awaited<Result<Acknowledged>>,
 }
 
 impl BatchResult {
     pub(super) fn new(topic: Arc<str>, partition: i32) -> Arc<Self> {
         let partition = AtomicI32::new(partition);
-        Arc::new(Self { topic, partition, outcome: OnceLock::new(), waiters: Mutex::default() })
+        Arc::new(Self { topic, partition, outcome: Awaited::new() })
     }
 
     /// The partition. Relaxed is enough: whoever sees the outcome sees what was stored before it.
@@ -65,6 +106,15 @@ impl BatchResult {
 
     pub(super) fn topic(&self) -> &str {
         &self.topic
+    }
+
+    pub(super) fn resolve(&self, outcome: Result<Acknowledged>) {
+        self.outcome.set(outcome);
+    }
+
+    /// Waits for the outcome, whatever it is.
+    pub(super) async fn resolved(self: Arc<Self>) {
+        std::future::poll_fn(|cx| self.outcome.poll(cx).map(drop)).await;
     }
 
     /// What the outcome means for one record: the `index`th of the batch, made at `timestamp`.
@@ -84,34 +134,70 @@ impl BatchResult {
             log_append_time: acknowledged.log_append_time,
         })
     }
+}
 
-    pub(super) fn resolve(&self, outcome: Result<Acknowledged>) {
-        if self.outcome.set(outcome).is_err() {
-            return;
-        }
-        for waiter in std::mem::take(&mut *self.waiters.lock()) {
-            waiter.wake();
+/// A record that waits for its topic's metadata: where it goes, or why it goes nowhere.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    topic: Arc<str>,
+    /// -1 where it is not known.
+    partition: i32,
+    placed: Awaited<Result<InBatch>>,
+}
+
+impl Ticket {
+    pub(super) fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    /// Waits until the record is in a batch, or will never be.
+    pub(super) async fn settled(self: Arc<Self>) {
+        std::future::poll_fn(|cx| self.placed.poll(cx).map(drop)).await;
+    }
+}
+
+/// The sending side of a [`Ticket`]. Dropped, it fails the waiting record: nobody waits for ever.
+#[derive(Debug)]
+pub(super) struct Placement(Arc<Ticket>);
+
+impl Placement {
+    pub(super) fn new(topic: Arc<str>, partition: i32) -> Self {
+        Self(Arc::new(Ticket { topic, partition, placed: Awaited::new() }))
+    }
+
+    pub(super) fn ticket(&self) -> &Arc<Ticket> {
+        &self.0
+    }
+
+    /// The record is in the batch of `delivery`.
+    pub(super) fn placed(self, delivery: Delivery) {
+        if let Place::InBatch(in_batch) = delivery.place {
+            self.0.placed.set(Ok(in_batch));
         }
     }
 
-    fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<&Result<Acknowledged>> {
-        if let Some(outcome) = self.outcome.get() {
-            return Poll::Ready(outcome);
-        }
-        let mut waiters = self.waiters.lock();
-        // Resolving sets the outcome before it takes the waiters: seen unset under the lock, this waker is woken.
-        if let Some(outcome) = self.outcome.get() {
-            return Poll::Ready(outcome);
-        }
-        if !waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
-            waiters.push(cx.waker().clone());
-        }
-        Poll::Pending
+    /// The record goes nowhere; gives the error that its sender sees.
+    pub(super) fn fail(self, cause: Error) -> Error {
+        self.resolve_failed(cause)
     }
 
-    /// Waits for the outcome, whatever it is.
-    pub(super) async fn resolved(self: Arc<Self>) {
-        std::future::poll_fn(|cx| self.poll_outcome(cx).map(drop)).await;
+    fn resolve_failed(&self, cause: Error) -> Error {
+        let error = Error::NotAcknowledged {
+            topic: self.0.topic.clone(),
+            partition: self.0.partition,
+            may_have_been_written: false,
+            cause: Arc::new(cause),
+        };
+        self.0.placed.set(Err(error.clone()));
+        error
+    }
+}
+
+impl Drop for Placement {
+    fn drop(&mut self) {
+        if self.0.placed.get().is_none() {
+            self.resolve_failed(Error::Closed);
+        }
     }
 }
 
@@ -191,11 +277,14 @@ impl Completion {
     }
 
     fn resolve(&mut self, outcome: Result<Acknowledged>) {
+        let memory = self.memory.take();
         match self.interception.take() {
-            Some(interception) => {
-                interception.tell(self.result.clone(), outcome, self.memory.take());
+            Some(interception) => interception.tell(self.result.clone(), outcome, memory),
+            None => {
+                // Whoever sees the outcome finds the memory given back.
+                drop(memory);
+                self.result.resolve(outcome);
             }
-            None => self.result.resolve(outcome),
         }
     }
 }
@@ -218,6 +307,20 @@ impl Drop for Completion {
 /// awaited any number of times before it is ready.
 #[derive(Debug)]
 pub struct Delivery {
+    place: Place,
+}
+
+/// Where the record is.
+#[derive(Debug)]
+enum Place {
+    InBatch(InBatch),
+    /// Its topic is not known yet.
+    Waiting(Arc<Ticket>),
+}
+
+/// A record of a batch.
+#[derive(Clone, Debug)]
+struct InBatch {
     result: Arc<BatchResult>,
     index: u32,
     timestamp: i64,
@@ -226,29 +329,52 @@ pub struct Delivery {
 impl Delivery {
     /// The `index`th record of a batch, made at `timestamp`.
     pub(super) fn new(result: Arc<BatchResult>, index: u32, timestamp: i64) -> Self {
-        Self { result, index, timestamp }
+        Self { place: Place::InBatch(InBatch { result, index, timestamp }) }
+    }
+
+    pub(super) fn waiting(ticket: Arc<Ticket>) -> Self {
+        Self { place: Place::Waiting(ticket) }
+    }
+
+    fn in_batch(&self) -> Option<&InBatch> {
+        match &self.place {
+            Place::InBatch(in_batch) => Some(in_batch),
+            Place::Waiting(ticket) => ticket.placed.get()?.as_ref().ok(),
+        }
     }
 
     /// The outcome, if it is there.
     pub fn outcome(&self) -> Option<Result<RecordMetadata>> {
-        self.result.outcome.get().map(|outcome| self.describe(outcome))
+        if let Place::Waiting(ticket) = &self.place
+            && let Some(Err(error)) = ticket.placed.get()
+        {
+            return Some(Err(error.clone()));
+        }
+        let InBatch { result, index, timestamp } = self.in_batch()?;
+        Some(result.describe(result.outcome.get()?, *index, *timestamp))
     }
 
     /// When the record's batch passed its stations; `None` until it is acknowledged, and for a failed one.
     pub fn timing(&self) -> Option<Timing> {
-        self.result.outcome.get()?.as_ref().ok().map(|acknowledged| acknowledged.timing)
+        let outcome = self.in_batch()?.result.outcome.get()?;
+        outcome.as_ref().ok().map(|acknowledged| acknowledged.timing)
     }
 
-    /// Whether both records travel in the same batch, and so share outcome and timing.
+    /// Whether both records travel in the same batch, and so share outcome and timing. A record whose topic is not
+    /// known yet travels in none.
     pub fn shares_batch_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.result, &other.result)
+        match (self.in_batch(), other.in_batch()) {
+            (Some(own), Some(other)) => Arc::ptr_eq(&own.result, &other.result),
+            _ => false,
+        }
     }
 
     /// The outcome of the whole batch that the record travels in, if it is there: the same for each of its records.
     pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
+        let result = &self.in_batch()?.result;
         let describe = |batch: &Acknowledged| BatchMetadata {
-            topic: self.result.topic.clone(),
-            partition: self.result.partition(),
+            topic: result.topic.clone(),
+            partition: result.partition(),
             base_offset: batch.base_offset,
             records: batch.records,
             bytes: batch.bytes,
@@ -256,22 +382,24 @@ impl Delivery {
             log_append_time: batch.log_append_time,
             timing: batch.timing,
         };
-        let outcome = self.result.outcome.get()?;
-        Some(outcome.as_ref().map(describe).map_err(Clone::clone))
-    }
-
-    fn describe(&self, outcome: &Result<Acknowledged>) -> Result<RecordMetadata> {
-        self.result.describe(outcome, self.index, self.timestamp)
+        Some(result.outcome.get()?.as_ref().map(describe).map_err(Clone::clone))
     }
 }
 
 impl Future for Delivery {
     type Output = Result<RecordMetadata>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.result.poll_outcome(cx) {
-            Poll::Ready(outcome) => Poll::Ready(self.describe(outcome)),
-            Poll::Pending => Poll::Pending,
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Place::Waiting(ticket) = &self.place {
+            match ready!(ticket.placed.poll(cx)).clone() {
+                Ok(in_batch) => self.place = Place::InBatch(in_batch),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
         }
+        if let Place::InBatch(InBatch { result, .. }) = &self.place {
+            ready!(result.outcome.poll(cx));
+        }
+        // A value that has come stays.
+        self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -22,6 +22,9 @@ use crate::{Error, Result};
 /// Account of records whose partition has no leader or is still to be chosen.
 pub(super) const NOWHERE: i32 = Budget::<Waiter>::NOWHERE;
 
+/// Account of records whose topic is not known yet.
+pub(super) const WAITING_ROOM: i32 = Budget::<Waiter>::WAITING_ROOM;
+
 /// How one who waits is told.
 type Waiter = oneshot::Sender<Reservation>;
 
@@ -161,8 +164,8 @@ impl Memory {
         self.try_take(broker, self.need(size))
     }
 
-    /// Reserves `bytes` for a batch that grows, at once or not at all.
-    pub(super) fn try_reserve_more(&self, broker: i32, bytes: usize) -> Option<Reservation> {
+    /// Reserves so many bytes at once or not at all: for a batch that grows, for a record that waits.
+    pub(super) fn try_reserve_exactly(&self, broker: i32, bytes: usize) -> Option<Reservation> {
         self.try_take(broker, bytes)
     }
 

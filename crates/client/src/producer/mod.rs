@@ -21,13 +21,14 @@ mod settle;
 mod shared;
 mod topic;
 mod transaction;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
 use curtail_net::Env;
 use curtail_proto::accumulator::{PartitionQueue, Placed, Readiness};
 use curtail_wire::records::{RecordData, encoded_len_bound};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
     delivery::Completion,
@@ -101,6 +102,17 @@ impl Drop for CloseGuard {
 enum Blocked {
     /// A new batch, and so memory for it.
     Memory { size: usize, broker: i32 },
+    /// The topic's metadata, or the end of the records that wait for it.
+    Topic,
+}
+
+/// How a record comes to its topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entrance {
+    /// From the application: only while the topic is open.
+    Application,
+    /// From those that wait for the topic to open.
+    Waiting,
 }
 
 impl Producer {
@@ -137,26 +149,39 @@ impl Producer {
         Ok(Self { shared: shared.clone(), _guard: Arc::new(CloseGuard(shared)) })
     }
 
-    /// Connects to one of the bootstrap servers, to fail early and clearly where none can be used.
+    /// Connects to one of the bootstrap servers, to fail early and clearly where none can be used. Bounded by
+    /// `max.block.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn connect(&self) -> Result<()> {
-        self.shared.metadata.connect_any().await.map(drop)
+        let limit = self.shared.config.max_block;
+        match timeout(limit, self.shared.metadata.connect_any()).await {
+            Ok(connected) => connected.map(drop),
+            Err(_) => Err(Error::Unreachable {
+                bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
+                reason: format!("no connection within max.block.ms={}", limit.as_millis()).into(),
+            }),
+        }
     }
 
-    /// Fetches the topics' metadata, connects to their leaders and obtains the producer id, so that the first
-    /// record does not wait for any of it. Bounded by `max.block.ms`.
+    /// Fetches the topics' metadata, waits until every partition has a leader, connects to the leaders and obtains
+    /// the producer id, so that the first record does not wait for any of it. A topic that was created in this
+    /// moment, or that the brokers create when asked for it, is waited for. Bounded by `max.block.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe; what has begun goes on.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
         let limit = self.shared.config.max_block;
         let deadline = Instant::now() + limit;
+        // All of them at once, so that they share requests.
+        for topic in topics {
+            self.shared.metadata.request_refresh(Some(topic));
+        }
         for topic in topics {
             self.shared.topic(topic, deadline).await?;
         }
-        match timeout(limit, self.shared.ready_to_send()).await {
+        match timeout_at(deadline, self.shared.ready_to_send(topics)).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Error::Timeout {
                 what: "connecting to the leaders (max.block.ms)",
@@ -197,34 +222,22 @@ impl Producer {
     }
 
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
-        match self.try_append(&record) {
-            Ok(Ok(delivery)) => Ok(delivery),
-            Ok(Err(blocked)) => {
-                let deadline = Instant::now() + self.shared.config.max_block;
-                self.append_when_possible(record, blocked, deadline).await
-            }
-            Err(Error::IllegalState(_)) => {
-                let max_block = self.shared.config.max_block;
-                let began = Instant::now();
-                let deadline = began + max_block;
-                let topic = self.shared.topic(record.topic, deadline).await;
-                ProducerStats::waited(&self.shared.stats.metadata_wait, began);
-                topic?;
-                match self.try_append(&record)? {
-                    Ok(delivery) => Ok(delivery),
-                    Err(blocked) => self.append_when_possible(record, blocked, deadline).await,
-                }
-            }
-            Err(error) => Err(error),
+        match self.try_append(&record)? {
+            Ok(delivery) => Ok(delivery),
+            Err(blocked) => self.append_when_possible(record, blocked).await,
         }
     }
 
-    /// Appends a record if that needs no waiting.
+    /// Appends a record without waiting for anything.
+    ///
+    /// A record whose topic is not known yet is kept until the metadata has come, in order with the other records
+    /// of the topic, and fails if that takes longer than `max.block.ms`. Such records hold at most half of
+    /// `buffer.memory`. In a transaction nothing is kept: there it is [`Error::IllegalState`].
     ///
     /// # Errors
-    /// As [`Producer::send`]; [`Error::BufferFull`] when `buffer.memory` has no room now, and
-    /// [`Error::IllegalState`] when the topic's metadata is not there yet: a refresh is under way. To interceptors
-    /// each of these is a send that failed.
+    /// As [`Producer::send`]; [`Error::BufferFull`] when `buffer.memory` has no room now. To interceptors each of
+    /// these is a send that failed. What is wrong with the topic or the partition of a record that is kept, its
+    /// [`Delivery`] tells.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         let interceptors = &self.shared.config.interceptors;
         if interceptors.is_empty() {
@@ -240,14 +253,22 @@ impl Producer {
     }
 
     fn try_send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
-        match self.try_append(&record)? {
-            Ok(delivery) => Ok(delivery),
-            Err(Blocked::Memory { size, broker }) => {
-                let Some(memory) = self.shared.memory.try_reserve(broker, size) else {
-                    self.shared.stats.buffer_exhausted.add(1);
-                    return Err(Error::BufferFull { waited: Duration::ZERO });
-                };
-                self.append(&record, Some(memory))?.map_err(|_| still_blocked())
+        loop {
+            let (size, broker) = match self.try_append(&record)? {
+                Ok(delivery) => return Ok(delivery),
+                Err(Blocked::Topic) => match self.shared.keep_waiting(&record)? {
+                    Some(delivery) => return Ok(delivery),
+                    None => continue,
+                },
+                Err(Blocked::Memory { size, broker }) => (size, broker),
+            };
+            let Some(memory) = self.shared.memory.try_reserve(broker, size) else {
+                return Err(self.shared.buffer_full());
+            };
+            match self.shared.append(&record, Some(memory), Entrance::Application)? {
+                Ok(delivery) => return Ok(delivery),
+                Err(Blocked::Topic) => {}
+                Err(Blocked::Memory { .. }) => return Err(self.shared.buffer_full()),
             }
         }
     }
@@ -259,6 +280,9 @@ impl Producer {
     /// Cancel safe; what has begun goes on.
     pub async fn flush(&self) -> Result<()> {
         let began = Instant::now();
+        for ticket in self.shared.room.tickets() {
+            ticket.settled().await;
+        }
         for result in self.shared.seal_all() {
             result.resolved().await;
         }
@@ -331,34 +355,59 @@ impl Producer {
     async fn append_when_possible(
         &self,
         record: Record<'_>,
-        blocked: Blocked,
-        deadline: Instant,
+        mut blocked: Blocked,
     ) -> Result<Delivery> {
         let max_block = self.shared.config.max_block;
-        let Blocked::Memory { size, broker } = blocked;
         let began = Instant::now();
-        let memory = self.shared.memory.reserve(broker, size, deadline, max_block).await;
+        let deadline = began + max_block;
         let stats = &self.shared.stats;
-        ProducerStats::waited(&stats.buffer_wait, began);
-        let memory = memory.inspect_err(|_| stats.buffer_exhausted.add(1))?;
-        self.append(&record, Some(memory))?.map_err(|_| still_blocked())
+        loop {
+            let memory = match blocked {
+                Blocked::Memory { size, broker } => {
+                    let memory = &self.shared.memory;
+                    let memory = memory.reserve(broker, size, deadline, max_block).await;
+                    ProducerStats::waited(&stats.buffer_wait, began);
+                    Some(memory.inspect_err(|_| stats.buffer_exhausted.add(1))?)
+                }
+                Blocked::Topic => {
+                    let topic = self.shared.topic(record.topic, deadline).await;
+                    ProducerStats::waited(&stats.metadata_wait, began);
+                    topic?;
+                    None
+                }
+            };
+            match self.shared.append(&record, memory, Entrance::Application)? {
+                Ok(delivery) => return Ok(delivery),
+                Err(still) => blocked = still,
+            }
+        }
     }
 
     fn try_append(&self, record: &Record<'_>) -> Result<std::result::Result<Delivery, Blocked>> {
-        self.append(record, None)
+        self.shared.append(record, None, Entrance::Application)
+    }
+}
+
+impl Shared {
+    /// `buffer.memory` has no room for a call that does not wait.
+    fn buffer_full(&self) -> Error {
+        self.stats.buffer_exhausted.add(1);
+        Error::BufferFull { waited: Duration::ZERO }
     }
 
-    /// The append path. With a reservation it cannot be blocked; one that turns out unneeded is given back.
+    /// The append path. With a reservation it is not blocked by memory; one that turns out unneeded is given back.
     fn append(
         &self,
         record: &Record<'_>,
         mut memory: Option<Reservation>,
+        entrance: Entrance,
     ) -> Result<std::result::Result<Delivery, Blocked>> {
-        let shared = &self.shared;
+        let shared = self;
         let topics = shared.topics.load();
-        let Some(topic) = topics.get(record.topic) else {
-            return Err(shared.topic_missing(record.topic));
-        };
+        let Some(topic) = topics.get(record.topic) else { return Ok(Err(Blocked::Topic)) };
+        if !topic.door.enter() && entrance == Entrance::Application {
+            return Ok(Err(Blocked::Topic));
+        }
         let (mut partition, choice) = topic.pick(record, &shared.config)?;
         let data = RecordData {
             key: record.key,
@@ -521,14 +570,9 @@ fn grow(
     broker: i32,
 ) -> Option<()> {
     let growth = queue.growth(&shared.policy, record)?;
-    let memory = shared.memory.try_reserve_more(broker, growth.more)?;
+    let memory = shared.memory.try_reserve_exactly(broker, growth.more)?;
     let (former, completion) = queue.grow(growth, shared.memory.buffer_of(growth.room))?;
     completion.hold(memory);
     shared.memory.keep(former);
     Some(())
-}
-
-/// With a reservation in hand an append does not ask for another.
-fn still_blocked() -> Error {
-    Error::BufferFull { waited: Duration::ZERO }
 }

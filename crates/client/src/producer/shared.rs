@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasherDefault, DefaultHasher},
+    pin::pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -20,9 +21,10 @@ use curtail_wire::{ErrorCode, cold::messages};
 use imbl::GenericHashMap;
 use parking_lot::Mutex;
 use tokio::{
+    runtime::Handle,
     sync::{Notify, mpsc::UnboundedSender},
     task::AbortHandle,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use super::{
@@ -35,10 +37,11 @@ use super::{
     partition::{Partition, Place},
     routing::{self, Routing},
     topic::TopicState,
+    waiting::WaitingRoom,
 };
 use crate::{
     Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
-    metadata::{AutoCreate, Listener, MetadataHandle},
+    metadata::{AutoCreate, Listener, MetadataHandle, Retired},
     metrics::ProducerStats,
 };
 
@@ -63,6 +66,12 @@ pub(super) struct Shared {
     /// Where outcomes go first if there are interceptors.
     pub(super) outcomes: Option<UnboundedSender<interceptor::Outcome>>,
     pub(super) topics: ArcSwap<Topics>,
+    /// Records for topics that are not known yet.
+    pub(super) room: WaitingRoom,
+    /// Told when a topic has opened.
+    opened: Notify,
+    /// For tasks that a sender begins, who may be outside of it.
+    pub(super) runtime: Handle,
     pub(super) routing: Routing,
     pub(super) started: Instant,
     /// Those who change `topics` and `lanes` take turns.
@@ -79,6 +88,8 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct Lanes {
+    /// Tables of topics that were replaced.
+    former: Retired<Topics>,
     by_broker: BTreeMap<i32, (Arc<Lane>, AbortHandle)>,
     tasks: Vec<AbortHandle>,
     phase: Phase,
@@ -104,7 +115,8 @@ impl Shared {
         };
         let common = &config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
-        let metadata = MetadataHandle::start(env, common, AutoCreate::Allowed);
+        let idle = Some(config.metadata_max_idle);
+        let metadata = MetadataHandle::start_expiring(env, common, AutoCreate::Allowed, idle);
         let interceptors = config.interceptors.clone();
         let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
@@ -120,6 +132,9 @@ impl Shared {
             stats: ProducerStats::new(),
             outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
+            room: WaitingRoom::default(),
+            opened: Notify::new(),
+            runtime: Handle::current(),
             routing: Routing::of(&config),
             started: Instant::now(),
             lanes: Mutex::default(),
@@ -141,33 +156,47 @@ impl Shared {
         self.turns.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The topic, fetched if need be.
+    /// The topic, if records may enter it.
+    pub(super) fn open_topic(&self, name: &str) -> Option<Arc<TopicState>> {
+        self.topics.load().get(name).filter(|topic| topic.door.is_open()).cloned()
+    }
+
+    /// The topic, fetched if need be, once records may enter it.
     pub(super) async fn topic(&self, name: &str, deadline: Instant) -> Result<Arc<TopicState>> {
-        if let Some(topic) = self.topics.load().get(name) {
-            return Ok(topic.clone());
+        loop {
+            let mut opened = pin!(self.opened.notified());
+            opened.as_mut().enable();
+            if let Some(topic) = self.open_topic(name) {
+                return Ok(topic);
+            }
+            if self.lanes.lock().phase == Phase::Closed {
+                return Err(Error::Closed);
+            }
+            let known = self.metadata.topic(name, deadline).await?;
+            let topic = self.adopt(&self.metadata.snapshot(), &known)?;
+            if topic.door.is_open() {
+                return Ok(topic);
+            }
+            if timeout_at(deadline, opened).await.is_err() {
+                let what = "the records before this one to get room (max.block.ms)";
+                return Err(Error::Timeout { what, limit: self.config.max_block, last: None });
+            }
         }
-        let topic = self.metadata.topic(name, deadline).await?;
-        self.adopt(&self.metadata.snapshot(), &topic)
     }
 
-    /// Why a send finds no topic: it is not known yet, or the producer is closed.
-    pub(super) fn topic_missing(&self, name: &str) -> Error {
-        let snapshot = self.metadata.snapshot();
-        if let Some(topic) = snapshot.topic(name) {
-            return match self.adopt(&snapshot, topic) {
-                Ok(_) => NOT_KNOWN_YET,
-                Err(error) => error,
-            };
+    /// Nothing waits for the topic's metadata any more: records may enter, if it has any.
+    pub(super) fn open(&self, name: &str) {
+        if self.metadata.snapshot().topic(name).is_some()
+            && let Some(topic) = self.topics.load().get(name)
+        {
+            topic.door.open();
         }
-        if self.lanes.lock().phase == Phase::Closed {
-            return Error::Closed;
-        }
-        self.metadata.request_refresh(Some(name));
-        NOT_KNOWN_YET
+        self.opened.notify_waiters();
     }
 
-    /// Makes the producer's view of a topic, or renews it, keeping the partitions it has.
-    fn adopt(&self, snapshot: &Snapshot, topic: &Topic) -> Result<Arc<TopicState>> {
+    /// Makes the producer's view of a topic, or renews it, keeping the partitions it has. Costs the size of the
+    /// topic.
+    pub(super) fn adopt(&self, snapshot: &Snapshot, topic: &Topic) -> Result<Arc<TopicState>> {
         let mut lanes = self.lanes.lock();
         if lanes.phase == Phase::Closed {
             return Err(Error::Closed);
@@ -185,6 +214,12 @@ impl Shared {
             let known = known.clone();
             self.rehome(&mut lanes, snapshot, &known);
             self.review(&lanes, snapshot, &known);
+            self.room.while_still(&topic.name, |waited_for| {
+                if !waited_for {
+                    known.door.open();
+                }
+            });
+            self.opened.notify_waiters();
             return Ok(known);
         }
         let partitions = (0..topic.leaders.len())
@@ -200,7 +235,16 @@ impl Shared {
         self.review(&lanes, snapshot, &state);
         let mut next = (*topics).clone();
         next.insert(topic.name.clone(), state.clone());
-        self.topics.store(Arc::new(next));
+        drop(topics);
+        // No record may come to wait between the look at those that do and the new table.
+        self.room.while_still(&topic.name, |waited_for| {
+            if !waited_for {
+                state.door.open();
+            }
+            lanes.former.push(self.topics.swap(Arc::new(next)));
+        });
+        self.progress.notify_waiters();
+        self.opened.notify_waiters();
         Ok(state)
     }
 
@@ -211,6 +255,7 @@ impl Shared {
 
     /// Gives every partition of the topic the lane of its leader.
     fn rehome(&self, lanes: &mut Lanes, snapshot: &Snapshot, topic: &TopicState) {
+        let mut moved = false;
         for partition in &topic.partitions {
             let leader = snapshot.leader(&topic.name, partition.index);
             let lane = (leader.id >= 0 && snapshot.node(leader.id).is_some())
@@ -236,6 +281,7 @@ impl Shared {
                 }
                 continue;
             }
+            moved = true;
             if lane.is_some() && self.may_retry_at_once() {
                 state.queue.leader_is_news();
             }
@@ -262,6 +308,9 @@ impl Shared {
                 // What is with a silent broker follows the leader; the driver sees to it.
                 former.wake();
             }
+        }
+        if moved {
+            self.progress.notify_waiters();
         }
     }
 
@@ -317,17 +366,24 @@ impl Shared {
         }
     }
 
-    /// Waits until there is an identity, where one is needed, and every lane is connected.
-    pub(super) async fn ready_to_send(&self) {
+    /// Waits until there is an identity, where one is needed, every partition of the topics has a leader, and the
+    /// leaders are connected.
+    pub(super) async fn ready_to_send(&self, names: &[&str]) {
         loop {
-            let progress = self.progress.notified();
-            let mut progress = std::pin::pin!(progress);
+            let mut progress = pin!(self.progress.notified());
             progress.as_mut().enable();
-            let connected =
-                self.lanes.lock().by_broker.values().all(|(lane, _)| lane.is_connected());
+            let topics = self.topics.load_full();
+            let mut partitions =
+                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| &t.partitions);
+            let connected = partitions.all(|partition| {
+                // The link's lock comes before the partition's.
+                let lane = partition.state.lock().lane.clone();
+                lane.is_some_and(|lane| lane.is_connected())
+            });
             if connected && !self.identity.is_awaited() {
                 return;
             }
+            drop(topics);
             progress.await;
         }
     }
@@ -354,6 +410,8 @@ impl Shared {
         }
         drop(lanes);
         self.memory.close();
+        self.close_room();
+        self.opened.notify_waiters();
         let topics = self.topics.swap(Arc::default());
         for partition in topics.values().flat_map(|topic| topic.partitions.iter()) {
             let mut state = partition.state.lock();
@@ -473,8 +531,6 @@ impl Shared {
     }
 }
 
-const NOT_KNOWN_YET: Error = Error::IllegalState("the topic's metadata is not there yet");
-
 /// Hands a partition that has something to send to its lane, unless it is there already.
 pub(super) fn resubmit(
     mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
@@ -498,6 +554,32 @@ impl Listener for Shared {
                 let _ = self.adopt(snapshot, topic);
             }
         }
+    }
+
+    fn uses(&self, name: &str) -> bool {
+        if self.room.has(name) {
+            return true;
+        }
+        let topics = self.topics.load();
+        let Some(topic) = topics.get(name) else { return false };
+        let unsettled =
+            |partition: &Arc<Partition>| partition.state.lock().unresolved().next().is_some();
+        topic.door.was_used() || topic.partitions.iter().any(unsettled)
+    }
+
+    fn expired(&self, names: &[Arc<str>]) {
+        let topics = self.topics.load();
+        for topic in names.iter().filter_map(|name| topics.get(name)) {
+            if !topic.door.close() {
+                // Used in this moment.
+                self.metadata.request_refresh(Some(&topic.name));
+            }
+        }
+    }
+
+    fn tidy(&self) {
+        let unread = self.lanes.lock().former.unread();
+        drop(unread);
     }
 }
 

@@ -1,6 +1,9 @@
 //! A topic as the producer sees it: its partitions and the choice among them.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, AtomicU64, Ordering},
+};
 
 use arc_swap::ArcSwap;
 use curtail_proto::partitioner::{Sticky, partition_for_key};
@@ -19,6 +22,57 @@ pub(super) struct TopicState {
     pub(super) routes: ArcSwap<Routes>,
     /// What the best broker's records had to expect at the last choice, in nanoseconds.
     pub(super) best_ns: AtomicU64,
+    pub(super) door: Door,
+}
+
+/// Whether records may enter the topic, and whether any have. One relaxed load on the append path.
+///
+/// Closed while records of the topic wait for its metadata, so that no later one gets ahead of them; and when the
+/// topic has been idle for `metadata.max.idle.ms`, so that whoever needs it again has its metadata fetched first.
+/// Partitions stay: they hold the producer's sequence numbers.
+#[derive(Debug)]
+pub(super) struct Door(AtomicU8);
+
+impl Door {
+    const UNUSED: u8 = 0;
+    const USED: u8 = 1;
+    const CLOSED: u8 = 2;
+
+    /// A closed one.
+    fn new() -> Self {
+        Self(AtomicU8::new(Self::CLOSED))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != Self::CLOSED
+    }
+
+    /// A record wants in.
+    pub(super) fn enter(&self) -> bool {
+        match self.0.load(Ordering::Relaxed) {
+            Self::USED => true,
+            Self::UNUSED => self.swap(Self::UNUSED, Self::USED) || self.is_open(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn open(&self) {
+        self.swap(Self::CLOSED, Self::UNUSED);
+    }
+
+    /// Closes it, unless it was used since [`Self::was_used`].
+    pub(super) fn close(&self) -> bool {
+        self.swap(Self::UNUSED, Self::CLOSED) || !self.is_open()
+    }
+
+    /// Whether a record has entered since the last time this was asked.
+    pub(super) fn was_used(&self) -> bool {
+        self.swap(Self::USED, Self::UNUSED)
+    }
+
+    fn swap(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
 }
 
 /// How a record came to its partition.
@@ -47,6 +101,7 @@ impl TopicState {
             sticky: Sticky::new(first, stickiness),
             routes: ArcSwap::default(),
             best_ns: AtomicU64::new(0),
+            door: Door::new(),
         }
     }
 

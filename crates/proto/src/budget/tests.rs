@@ -25,6 +25,19 @@ fn the_only_broker_may_hold_everything() {
     assert_eq!(fill(&mut of_brokers(100, 1), 1, 10), TOTAL);
 }
 
+/// Records that leave the room for unknown topics may have to wait for whichever broker has room.
+#[test]
+fn what_waits_for_a_topic_does_not_use_up_the_share_of_what_waits_for_a_broker() {
+    let mut budget = of_brokers(100, 2);
+    assert_eq!(fill(&mut budget, Budget::<u32>::WAITING_ROOM, 10), 500);
+    let held = fill(&mut budget, 1, 10);
+    budget.wait(Budget::<u32>::NOWHERE, 300, 7);
+    assert_eq!(budget.grant(), None, "{budget:?}");
+    budget.give_back(1, held);
+    let granted = Granted { broker: Budget::<u32>::NOWHERE, bytes: 300, who: 7 };
+    assert_eq!(budget.grant(), Some(granted), "{budget:?}");
+}
+
 #[test]
 fn one_broker_holds_half_and_two_a_third_each() {
     let mut budget = of_brokers(100, 3);

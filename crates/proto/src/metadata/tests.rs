@@ -116,8 +116,8 @@ fn a_topic_changes_when_the_address_of_its_leader_comes() {
 
 #[test]
 fn an_unchanged_topic_is_shared_between_snapshots() {
-    let (first, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), Some(&[]));
-    let (second, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&[]));
+    let (first, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
+    let (second, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
     assert!(Arc::ptr_eq(first.topic("a").unwrap(), second.topic("a").unwrap()));
 }
 
@@ -145,6 +145,51 @@ fn only_unknown_topic_removes_a_topic() {
         assert_eq!(next.topic("a").is_some(), stays, "{error:?}");
         assert_eq!(changes.errors, [("a".into(), error)]);
     }
+}
+
+#[test]
+fn only_what_was_asked_for_is_taken_and_silence_is_an_error() {
+    let (next, changes) =
+        Snapshot::default().apply(&answer("b", 2, &[(0, 1)]), Some(&["a".into()]));
+    assert!(next.topic("b").is_none());
+    assert_eq!(changes.errors, [("a".into(), ErrorCode::UNKNOWN_SERVER_ERROR)]);
+    assert_eq!(changes.topics, []);
+}
+
+#[test]
+fn an_expired_topic_is_gone_and_the_rest_is_shared() {
+    let (both, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
+    let (both, _) = both.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
+    let left = both.without(&["a".into()]);
+    assert!(left.topic("a").is_none());
+    assert!(Arc::ptr_eq(both.topic("b").unwrap(), left.topic("b").unwrap()));
+}
+
+#[test]
+fn another_cluster_starts_over() {
+    let of = |cluster: &str, epoch| MetadataResponse {
+        cluster_id: Some(cluster.into()),
+        ..answer("a", 1, &[(0, epoch)])
+    };
+    let (first, changes) = Snapshot::default().apply(&of("one", 9), None);
+    assert!(!changes.cluster);
+    let (first, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
+    let (second, changes) = first.apply(&of("two", 3), Some(&["a".into()]));
+    assert!(changes.cluster);
+    assert_eq!(second.leader("a", 0).epoch, 3);
+    assert!(second.topic("b").is_none());
+    assert!(changes.topics.contains(&"b".into()));
+}
+
+#[test]
+fn partitions_are_added_and_a_topic_made_anew_may_have_fewer() {
+    let (two, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
+    let (three, _) = two.apply(&answer("a", 1, &[(0, 5), (1, 4), (2, 0)]), None);
+    assert_eq!(three.topic("a").unwrap().leaders.len(), 3);
+    assert_eq!(three.leader("a", 1), Leader { id: 1, epoch: 5 }, "the older entry is not taken");
+    let (anew, _) = three.apply(&answer("a", 2, &[(2, 0)]), None);
+    assert_eq!(anew.topic("a").unwrap().leaders.len(), 1);
+    assert_eq!(anew.leader("a", 1), Leader::NONE);
 }
 
 proptest! {

@@ -1,0 +1,170 @@
+//! What the texts of properties mean, and how values are shown.
+
+use std::{str::FromStr, time::Duration};
+
+use curtail_wire::fetch::IsolationLevel;
+
+use super::{Acks, LeaderDiscovery, OffsetReset, RecoveryStrategy};
+
+/// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+pub(super) fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
+    text.parse().ok().filter(|n| *n >= low && *n <= high)
+}
+
+/// Milliseconds of a property that is an `int` in Java.
+pub(super) fn int_millis(text: &str) -> Option<Duration> {
+    number(text, 0, i32::MAX as u64).map(Duration::from_millis)
+}
+
+/// Milliseconds of a property that is a `long` in Java.
+pub(super) fn long_millis(text: &str) -> Option<Duration> {
+    number(text, 0, i64::MAX as u64).map(|ms| Duration::from_millis(ms).min(FOR_EVER))
+}
+
+pub(super) fn show_millis(duration: &Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Any text. The option is what the table asks of every parser.
+#[expect(clippy::unnecessary_wraps, reason = "one signature for the parsers of the table")]
+pub(super) fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+pub(super) fn buffer_size(text: &str) -> Option<Option<usize>> {
+    match number(text, -1, i32::MAX)? {
+        -1 => Some(None),
+        bytes => usize::try_from(bytes).ok().map(Some),
+    }
+}
+
+pub(super) fn show_buffer(bytes: &Option<usize>) -> String {
+    bytes.map_or_else(|| "-1".to_owned(), |b| b.to_string())
+}
+
+pub(super) fn acks(text: &str) -> Option<Acks> {
+    match text {
+        "all" | "-1" => Some(Acks::All),
+        "1" => Some(Acks::Leader),
+        "0" => Some(Acks::None),
+        _ => None,
+    }
+}
+
+pub(super) fn leader_discovery(text: &str) -> Option<LeaderDiscovery> {
+    match text {
+        "hint" => Some(LeaderDiscovery::Hint),
+        "refresh" => Some(LeaderDiscovery::Refresh),
+        "refresh-and-back-off" => Some(LeaderDiscovery::RefreshAndBackOff),
+        _ => None,
+    }
+}
+
+pub(super) fn show_leader_discovery(discovery: &LeaderDiscovery) -> String {
+    match discovery {
+        LeaderDiscovery::Hint => "hint",
+        LeaderDiscovery::Refresh => "refresh",
+        LeaderDiscovery::RefreshAndBackOff => "refresh-and-back-off",
+    }
+    .to_owned()
+}
+
+pub(super) fn show_acks(acks: &Acks) -> String {
+    match acks {
+        Acks::All => "all",
+        Acks::Leader => "1",
+        Acks::None => "0",
+    }
+    .to_owned()
+}
+
+pub(super) fn recovery(text: &str) -> Option<RecoveryStrategy> {
+    match text.to_ascii_lowercase().as_str() {
+        "rebootstrap" => Some(RecoveryStrategy::Rebootstrap),
+        "none" => Some(RecoveryStrategy::None),
+        _ => None,
+    }
+}
+
+pub(super) fn show_recovery(strategy: &RecoveryStrategy) -> String {
+    match strategy {
+        RecoveryStrategy::Rebootstrap => "rebootstrap",
+        RecoveryStrategy::None => "none",
+    }
+    .to_owned()
+}
+
+pub(super) fn offset_reset(text: &str) -> Option<OffsetReset> {
+    match text {
+        "earliest" => Some(OffsetReset::Earliest),
+        "latest" => Some(OffsetReset::Latest),
+        "none" => Some(OffsetReset::None),
+        _ => None,
+    }
+}
+
+pub(super) fn show_offset_reset(reset: &OffsetReset) -> String {
+    match reset {
+        OffsetReset::Earliest => "earliest",
+        OffsetReset::Latest => "latest",
+        OffsetReset::None => "none",
+    }
+    .to_owned()
+}
+
+pub(super) fn isolation(text: &str) -> Option<IsolationLevel> {
+    match text {
+        "read_uncommitted" => Some(IsolationLevel::ReadUncommitted),
+        "read_committed" => Some(IsolationLevel::ReadCommitted),
+        _ => None,
+    }
+}
+
+pub(super) fn show_isolation(level: &IsolationLevel) -> String {
+    match level {
+        IsolationLevel::ReadUncommitted => "read_uncommitted",
+        IsolationLevel::ReadCommitted => "read_committed",
+    }
+    .to_owned()
+}
+
+pub(super) fn servers(text: &str) -> Option<Vec<String>> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let servers: Vec<String> = entries
+        .map(|entry| {
+            let bare = without_protocol(entry)?;
+            host_and_port(bare).map(|_| bare.to_owned())
+        })
+        .collect::<Option<_>>()?;
+    Some(servers).filter(|s| !s.is_empty())
+}
+
+/// `PLAINTEXT://host:port` is how brokers write their listeners; Java takes it for `bootstrap.servers` too.
+fn without_protocol(entry: &str) -> Option<&str> {
+    match entry.split_once("://") {
+        None => Some(entry),
+        Some((protocol, rest)) => protocol.eq_ignore_ascii_case("plaintext").then_some(rest),
+    }
+}
+
+/// Host and port of `host:port` or `[v6 address]:port`; `None` where it is neither.
+pub(crate) fn host_and_port(entry: &str) -> Option<(&str, u16)> {
+    let (host, port) = entry.rsplit_once(':')?;
+    let port = number(port, 1, u16::MAX)?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None => host,
+    };
+    let plausible = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+    (!host.is_empty() && host.chars().all(plausible)).then_some((host, port))
+}

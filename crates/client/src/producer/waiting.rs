@@ -1,0 +1,267 @@
+//! Records for topics whose metadata is not there yet.
+//!
+//! [`super::Producer::try_send`] leaves a record here when its topic is not known; a task of the topic fetches the
+//! metadata and appends what waits, in order. Until the last of them is appended the topic stays closed, so that no
+//! later record of it gets ahead. Waiting records hold `buffer.memory`, at most half of it, and wait no longer than
+//! `max.block.ms`.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use curtail_wire::records::{Header, RecordData, encoded_len_bound};
+use parking_lot::Mutex;
+use tokio::{task::AbortHandle, time::Instant};
+
+use super::{
+    Blocked, Entrance,
+    delivery::{Delivery, Placement, Ticket},
+    memory::{Reservation, WAITING_ROOM},
+    shared::Shared,
+};
+use crate::{Error, Record, Result};
+
+/// Every topic's waiting records.
+#[derive(Default)]
+pub(super) struct WaitingRoom {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    topics: BTreeMap<Arc<str>, Queue>,
+    bytes: usize,
+    closed: bool,
+}
+
+struct Queue {
+    records: VecDeque<Waiting>,
+    task: AbortHandle,
+}
+
+/// A record that waits.
+struct Waiting {
+    record: Owned,
+    placement: Placement,
+    deadline: Instant,
+    bytes: usize,
+    _memory: Reservation,
+}
+
+/// A record's bytes.
+struct Owned {
+    partition: Option<i32>,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: Vec<(String, Option<Vec<u8>>)>,
+    timestamp: i64,
+}
+
+impl Owned {
+    fn new(record: &Record<'_>, timestamp: i64) -> Self {
+        let header = |h: &Header<'_>| (h.key.to_owned(), h.value.map(<[u8]>::to_vec));
+        Self {
+            partition: record.partition,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers.iter().map(header).collect(),
+            timestamp,
+        }
+    }
+}
+
+impl Shared {
+    /// Keeps a record until its topic's metadata has come. `None` if that is the case meanwhile.
+    pub(super) fn keep_waiting(self: &Arc<Self>, record: &Record<'_>) -> Result<Option<Delivery>> {
+        let snapshot = self.metadata.snapshot();
+        if let Some(known) = snapshot.topic(record.topic) {
+            self.adopt(&snapshot, known)?;
+        }
+        if self.config.transactional_id.is_some() && self.open_topic(record.topic).is_none() {
+            // It would be appended later, when another transaction may be open.
+            self.metadata.request_refresh(Some(record.topic));
+            return Err(Error::IllegalState(
+                "the topic's metadata is not there yet; warm the topic up, or send and wait",
+            ));
+        }
+        let timestamp = record.timestamp.unwrap_or_else(|| self.env.wall.now_ms());
+        let (key, value, headers) = (record.key, record.value, record.headers);
+        let size = encoded_len_bound(&RecordData { key, value, headers, timestamp });
+        if size > self.config.max_request_size {
+            return Err(Error::RecordTooLarge { size, limit: self.config.max_request_size });
+        }
+        let mut room = self.room.inner.lock();
+        if room.closed {
+            return Err(Error::Closed);
+        }
+        if self.open_topic(record.topic).is_some() {
+            return Ok(None);
+        }
+        let room_left = self.room_limit().saturating_sub(room.bytes);
+        let memory = (size <= room_left)
+            .then(|| self.memory.try_reserve_exactly(WAITING_ROOM, size))
+            .flatten();
+        let Some(memory) = memory else { return Err(self.buffer_full()) };
+        let placement = Placement::new(record.topic.into(), record.partition.unwrap_or(-1));
+        let delivery = Delivery::waiting(placement.ticket().clone());
+        let limit = self.config.max_block.min(self.config.delivery_timeout);
+        let waiting = Waiting {
+            record: Owned::new(record, timestamp),
+            placement,
+            deadline: Instant::now() + limit,
+            bytes: size,
+            _memory: memory,
+        };
+        room.bytes += size;
+        match room.topics.get_mut(record.topic) {
+            Some(queue) => queue.records.push_back(waiting),
+            None => {
+                let name: Arc<str> = record.topic.into();
+                let task = self.runtime.spawn(serve(self.clone(), name.clone())).abort_handle();
+                let records = VecDeque::from([waiting]);
+                room.topics.insert(name, Queue { records, task });
+            }
+        }
+        Ok(Some(delivery))
+    }
+
+    /// Bytes that waiting records may hold: half of `buffer.memory`, and always so little that the batch which the
+    /// first of them opens finds room.
+    fn room_limit(&self) -> usize {
+        let total = self.config.buffer_memory;
+        (total / 2).min(total.saturating_sub(self.config.batch_size))
+    }
+
+    /// The record goes nowhere.
+    fn turn_away(&self, placement: Placement, cause: Error) {
+        let topic = placement.ticket().topic().clone();
+        let error = placement.fail(cause);
+        self.config.interceptors.on_acknowledgement(&topic, Err(&error));
+    }
+
+    /// Fails everything that waits with [`Error::Closed`], and everything that comes later.
+    pub(super) fn close_room(&self) {
+        let mut room = self.room.inner.lock();
+        room.closed = true;
+        let topics = std::mem::take(&mut room.topics);
+        drop(room);
+        for queue in topics.into_values() {
+            queue.task.abort();
+            for waiting in queue.records {
+                self.turn_away(waiting.placement, Error::Closed);
+            }
+        }
+    }
+}
+
+impl WaitingRoom {
+    /// Runs `open` with whether records of the topic wait. None comes or goes meanwhile.
+    pub(super) fn while_still<T>(&self, topic: &str, open: impl FnOnce(bool) -> T) -> T {
+        let room = self.inner.lock();
+        open(room.topics.contains_key(topic))
+    }
+
+    /// Whether records of the topic wait.
+    pub(super) fn has(&self, topic: &str) -> bool {
+        self.inner.lock().topics.contains_key(topic)
+    }
+
+    /// Everything that waits, for flush.
+    pub(super) fn tickets(&self) -> Vec<Arc<Ticket>> {
+        let room = self.inner.lock();
+        room.topics
+            .values()
+            .flat_map(|q| &q.records)
+            .map(|w| w.placement.ticket().clone())
+            .collect()
+    }
+
+    fn first_deadline(&self, topic: &str) -> Option<Instant> {
+        let room = self.inner.lock();
+        room.topics.get(topic)?.records.front().map(|waiting| waiting.deadline)
+    }
+
+    /// The topic's first record; when there is none left, `open` is run before another can come.
+    fn next(&self, topic: &str, open: impl FnOnce()) -> Option<Waiting> {
+        let mut room = self.inner.lock();
+        let next = room.topics.get_mut(topic).and_then(|queue| queue.records.pop_front());
+        match &next {
+            Some(waiting) => room.bytes -= waiting.bytes,
+            None => {
+                room.topics.remove(topic);
+                open();
+            }
+        }
+        next
+    }
+
+    /// Takes the records that have waited long enough: all of them when nothing is to be hoped for.
+    fn take_failed(&self, topic: &str) -> Vec<Waiting> {
+        let now = Instant::now();
+        let mut failed = Vec::new();
+        let mut room = self.inner.lock();
+        if let Some(queue) = room.topics.get_mut(topic) {
+            // Before the first deadline only an error that stays can have come.
+            let all = queue.records.front().is_some_and(|first| first.deadline > now);
+            while queue.records.front().is_some_and(|first| all || first.deadline <= now) {
+                failed.extend(queue.records.pop_front());
+            }
+        }
+        room.bytes -= failed.iter().map(|waiting| waiting.bytes).sum::<usize>();
+        failed
+    }
+}
+
+/// Fetches the topic's metadata and appends what waits for it. Ends when nothing waits any more.
+async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
+    while let Some(deadline) = shared.room.first_deadline(&topic) {
+        let known = shared.metadata.topic(&topic, deadline).await;
+        match known.and_then(|known| shared.adopt(&shared.metadata.snapshot(), &known)) {
+            Ok(_) => break,
+            Err(error) => {
+                for waiting in shared.room.take_failed(&topic) {
+                    shared.turn_away(waiting.placement, error.clone());
+                }
+            }
+        }
+    }
+    while let Some(waiting) = shared.room.next(&topic, || shared.open(&topic)) {
+        let Waiting { record, placement, deadline, _memory: memory, .. } = waiting;
+        // The batch reserves its own.
+        drop(memory);
+        match append(&shared, &topic, &record, deadline).await {
+            Ok(delivery) => placement.placed(delivery),
+            Err(error) => shared.turn_away(placement, error),
+        }
+    }
+}
+
+async fn append(
+    shared: &Arc<Shared>,
+    topic: &str,
+    owned: &Owned,
+    deadline: Instant,
+) -> Result<Delivery> {
+    let headers: Vec<Header<'_>> =
+        owned.headers.iter().map(|(key, value)| Header { key, value: value.as_deref() }).collect();
+    let record = Record {
+        topic,
+        partition: owned.partition,
+        key: owned.key.as_deref(),
+        value: owned.value.as_deref(),
+        headers: &headers,
+        timestamp: Some(owned.timestamp),
+    };
+    let mut memory = None;
+    loop {
+        match shared.append(&record, memory.take(), Entrance::Waiting)? {
+            Ok(delivery) => return Ok(delivery),
+            Err(Blocked::Memory { size, broker }) => {
+                let limit = shared.config.max_block;
+                memory = Some(shared.memory.reserve(broker, size, deadline, limit).await?);
+            }
+            Err(Blocked::Topic) => return Err(Error::Closed),
+        }
+    }
+}
