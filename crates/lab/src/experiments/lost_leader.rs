@@ -226,9 +226,13 @@ impl LostLeader {
                 scope.spawn(move || watch(testbed, &others, topic, struck, limit, dropped));
             if self.0 == Fault::Frozen {
                 sleep_until(struck, plan.frozen);
+            }
+            // A broker that goes on is soon back in sync: not before all have shown that it was dropped.
+            let seen = watcher.join();
+            if self.0 == Fault::Frozen {
                 testbed.thaw(victim)?;
             }
-            watcher.join().map_err(|_| Error::Unexpected("the observer panicked".into()))?
+            seen.map_err(|_| Error::Unexpected("the observer panicked".into()))?
         })?;
         Ok((struck, seen))
     }
