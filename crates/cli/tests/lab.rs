@@ -65,7 +65,7 @@ fn arms(report: &Value) -> Vec<&str> {
 #[test]
 fn leaders_move_in_every_arm_and_nothing_is_lost() {
     let report = report(&["leader-move"]);
-    assert_eq!(arms(&report), ["hints", "refresh", "baseline"]);
+    assert_eq!(arms(&report), ["hints", "refresh", "baseline", "default"]);
     assert_eq!(report["arms"][0]["extra"]["leaders_moved"], 100.0);
     assert_eq!(report["published"].as_array().unwrap().len(), 9);
 }
@@ -113,7 +113,7 @@ fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     let failed = |arguments: &[&str]| run(&[&["lab", "run"], arguments].concat()).failed();
     assert!(failed(&["leader-moves"]).contains("there are leader-move, "), "no such experiment");
     let line = failed(&["leader-move", "--arm", "hint"]);
-    assert!(line.contains("has no arm 'hint'; it has hints, refresh, baseline"), "{line}");
+    assert!(line.contains("has no arm 'hint'; it has hints, refresh, baseline, default"), "{line}");
     assert!(failed(&["cold-start", "--scale", "0"]).contains("scale"), "no length");
     assert!(failed(&["cold-start", "--cluster", "x"]).contains("host:port"), "no cluster");
     let out = run(&["lab", "run", "killed-leader", "--cluster", "127.0.0.1:1"]);

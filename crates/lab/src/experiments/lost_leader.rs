@@ -54,7 +54,8 @@ const KEYED_OFF: Arm = Arm {
     properties: OFF,
 };
 
-const OFF: &[(&str, &str)] = &[("curtail.suspicion.enable", "false")];
+const OFF: &[(&str, &str)] =
+    &[("curtail.suspicion.enable", "false"), ("curtail.route.around.trouble", "false")];
 
 /// `killed-leader` and `frozen-leader`.
 pub(super) struct LostLeader(pub(super) Fault);

@@ -27,6 +27,8 @@ const SHARE_PERCENT: f64 = 0.5;
 
 const OFF: &[(&str, &str)] = &[("partitioner.adaptive.partitioning.enable", "false")];
 
+const TIMEOUT: &[(&str, &str)] = &[("partitioner.availability.timeout.ms", "5")];
+
 /// An arm of the KIP's table at one of its rates.
 struct Case {
     arm: Arm,
@@ -41,13 +43,15 @@ const fn case(name: &'static str, about: &'static str, rate: f64) -> Case {
     Case { arm, rate, placement: Placement::Producer, default: false }
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     old("sticky-2048", 2048.0),
     uniform("uniform-2048", 2048.0),
     default("default-2048", 2048.0),
+    available("available-2048", 2048.0),
     old("sticky-4096", 4096.0),
     uniform("uniform-4096", 4096.0),
     default("default-4096", 4096.0),
+    available("available-4096", 4096.0),
 ];
 
 const fn old(name: &'static str, rate: f64) -> Case {
@@ -63,6 +67,12 @@ const fn uniform(name: &'static str, rate: f64) -> Case {
 
 const fn default(name: &'static str, rate: f64) -> Case {
     Case { default: true, ..case(name, "all default settings", rate) }
+}
+
+const fn available(name: &'static str, rate: f64) -> Case {
+    let mut case = case(name, "partitioner.availability.timeout.ms=5", rate);
+    case.arm.properties = TIMEOUT;
+    case
 }
 
 /// `slow-broker`.
