@@ -46,8 +46,16 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
             shared.metadata.request_refresh_avoiding(Some(&sent.partition.topic), broker);
             asked = Some(sent.partition.topic.clone());
         }
-        lost(shared, sent, cause.clone(), true);
+        // A request is not waited for beyond the delivery timeout of its batches. Where that is why the connection was
+        // given up, what the broker said before is the better reason.
+        let over = is_over(shared, &sent, Instant::now());
+        let said = over.then(|| sent.partition.state.lock().last_error.clone()).flatten();
+        lost(shared, sent, said.unwrap_or_else(|| cause.clone()), true);
     }
+}
+
+fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {
+    Instant::from_std(sent.batch.created) + shared.config.delivery_timeout <= now
 }
 
 /// Settles batches whose partition has a new leader while the former one keeps silent: they follow it, with the
@@ -187,7 +195,7 @@ fn acknowledge(
 fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     let now = Instant::now();
     let unknown = outcome_unknown || sent.batch.outcome_unknown();
-    if Instant::from_std(sent.batch.created) + shared.config.delivery_timeout <= now {
+    if is_over(shared, &sent, now) {
         let cause = shared.delivery_timeout(Some(&cause));
         return fail(shared, sent, &cause, unknown);
     }
