@@ -14,6 +14,8 @@ use crate::{
 
 /// Most records of a transaction.
 const MOST_RECORDS: u64 = 8;
+/// Different keys of a worker.
+const KEYS: u64 = 7;
 /// Times a call is made again after it took too long, before a new producer takes over.
 const PATIENCE: u32 = 8;
 
@@ -91,7 +93,10 @@ impl Worker {
                     self.pause().await;
                     let id = self.next_id();
                     let slot = self.work.begin(id);
-                    let delivery = transaction.send(record(&payload::value(id))).await;
+                    let key = format!("key-{}", self.work.entropy.below(KEYS));
+                    let value = payload::value(id);
+                    let record = Record::to(TOPIC).key(&key).value(&value);
+                    let delivery = transaction.send(record).await;
                     if self.note(slot, delivery) {
                         sent.push(id);
                     }
@@ -152,10 +157,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn record(value: &[u8]) -> Record<'_> {
-    Record::to(TOPIC).value(value)
 }
 
 /// Commits, and goes on while nobody knows.
