@@ -75,6 +75,17 @@ pub struct Counts {
 }
 
 impl Report {
+    /// The trace without its log lines, which are no events and not part of the hash: whether a log statement is heard
+    /// also depends on who listens in other tests of the process at that moment, as `tracing` keeps the interest in
+    /// each statement once for all.
+    pub fn events(&self) -> impl Iterator<Item = &String> {
+        const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
+        self.trace.iter().filter(|line| {
+            let origin = line.split_whitespace().nth(1);
+            origin.is_none_or(|origin| !LEVELS.contains(&origin))
+        })
+    }
+
     /// The violations, the seed and how to see the run again.
     pub fn describe(&self) -> String {
         let scenario = self.scenario.map(|scenario| format!(" --scenario {scenario}"));

@@ -112,7 +112,7 @@ fn the_same_seed_gives_the_same_trace_in_every_scenario() {
     for scenario in Scenario::ALL {
         let plan = Plan::of(scenario, 1);
         let (first, second) = (run(&plan, Keep::All), run(&plan, Keep::All));
-        let parting = first.trace.iter().zip(&second.trace).find(|(a, b)| a != b);
+        let parting = first.events().zip(second.events()).find(|(a, b)| a != b);
         assert_eq!(parting, None, "{scenario}");
         assert_eq!((first.hash, first.counts), (second.hash, second.counts), "{scenario}");
     }

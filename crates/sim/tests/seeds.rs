@@ -51,7 +51,7 @@ fn the_same_seed_gives_the_same_trace() {
     for seed in [1, 2, 7, 9, 12, 24, 38, 108] {
         let plan = Plan::from_seed(seed);
         let (first, second) = (run(&plan, Keep::All), run(&plan, Keep::All));
-        let parting = first.trace.iter().zip(&second.trace).find(|(a, b)| a != b);
+        let parting = first.events().zip(second.events()).find(|(a, b)| a != b);
         assert_eq!(parting, None, "seed {seed}");
         assert_eq!(first.hash, second.hash, "seed {seed}");
         assert_eq!(first.counts, second.counts, "seed {seed}");
