@@ -208,7 +208,11 @@ fn append_error(refused: &NotServed) -> ErrorCode {
         | ErrorCode::NOT_ENOUGH_REPLICAS
         | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
         | ErrorCode::REQUEST_TIMED_OUT => ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        _ => ErrorCode::UNKNOWN_SERVER_ERROR,
+        ErrorCode::MESSAGE_TOO_LARGE
+        | ErrorCode::RECORD_LIST_TOO_LARGE
+        | ErrorCode::INVALID_FETCH_SIZE => ErrorCode::UNKNOWN_SERVER_ERROR,
+        // What is wrong with the producer or its transaction is for the client to know.
+        code => code,
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Answer, Call, Endpoints,
-    verify::{Client, verify},
+    verify::{Client, Patience, verify},
 };
 use crate::{
     config::Plant,
@@ -71,6 +71,17 @@ pub(super) enum Outcome {
 type Verified = BTreeMap<TopicPartition, Result<VerificationGuard, ErrorCode>>;
 
 async fn verify_all(call: &Call<'_>, request: &ProduceRequest) -> Verified {
+    let patience = Patience::new();
+    loop {
+        let verified = verify_once(call, request).await;
+        let busy = verified.values().any(|v| *v == Err(ErrorCode::CONCURRENT_TRANSACTIONS));
+        if !busy || !patience.waits().await {
+            return verified;
+        }
+    }
+}
+
+async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
     let mut verified = Verified::new();
     let Some(id) = &request.transactional_id else { return verified };
     let now_ms = call.broker.env.wall.now_ms();

@@ -18,7 +18,7 @@ use curtail_wire::{
 use super::{
     Answer, Call,
     offset_commit::{Asked, check},
-    verify::{Client, verify},
+    verify::{Client, Patience, verify},
 };
 use crate::{
     coordinator::{
@@ -75,10 +75,18 @@ async fn prepare(
     let group = &request.group_id.0;
     let producer = Producer { id: request.producer_id.0, epoch: request.producer_epoch };
     let groups = call.groups(group)?;
-    let guard = groups.run(call.broker, |_, cx| cx.begin_verification(producer))??;
-    if guard.is_some() {
-        ask(call, request, groups.index).await?;
-    }
+    let patience = Patience::new();
+    let guard = loop {
+        let guard = groups.run(call.broker, |_, cx| cx.begin_verification(producer))??;
+        if guard.is_none() {
+            break None;
+        }
+        match ask(call, request, groups.index).await {
+            Ok(()) => break guard,
+            Err(ErrorCode::CONCURRENT_TRANSACTIONS) if patience.waits().await => {}
+            Err(code) => return Err(code),
+        }
+    };
     let committer = Committer {
         member_id: &request.member_id,
         instance_id: request.group_instance_id.as_deref(),

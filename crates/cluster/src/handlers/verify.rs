@@ -38,23 +38,37 @@ pub(crate) enum Client {
     Adding,
 }
 
+/// How long the transaction before is waited for.
+pub(crate) struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { until: Instant::now() + PATIENCE }
+    }
+
+    /// Waits a little, if there is time left. The verification then begins anew: the marker that was waited for has
+    /// taken back the guards given before it, so that no late batch follows it.
+    pub(crate) async fn waits(&self) -> bool {
+        if Instant::now() + BACKOFF > self.until {
+            return false;
+        }
+        sleep(BACKOFF).await;
+        true
+    }
+}
+
 /// Asks for partitions of one producer's transaction; returns the refused ones, with what to tell the client.
+/// CONCURRENT_TRANSACTIONS is worth another verification ([`Patience`]).
 pub(crate) async fn verify(
     broker: &Broker,
     id: &str,
     asked: &Added,
     client: Client,
 ) -> BTreeMap<TopicPartition, ErrorCode> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let refused = ask(broker, id, asked, client).await;
-        let busy = refused.values().any(|code| *code == ErrorCode::CONCURRENT_TRANSACTIONS);
-        if client != Client::Adding || !busy || Instant::now() + BACKOFF > deadline {
-            let told = |(partition, code)| (partition, tell(code, client));
-            return refused.into_iter().map(told).collect();
-        }
-        sleep(BACKOFF).await;
-    }
+    let refused = ask(broker, id, asked, client).await;
+    refused.into_iter().map(|(partition, code)| (partition, tell(code, client))).collect()
 }
 
 async fn ask(
