@@ -221,10 +221,11 @@ impl Session {
     fn answer(&mut self, frame: &Bytes, lane: &Lane, shared: &Shared) -> Result<()> {
         let broken = |reason: String| protocol_error(&self.peer, reason);
         let id = header::correlation_id(frame).map_err(|e| broken(e.to_string()))?;
+        let now = Instant::now();
         let request = match &mut *lane.link() {
             Link::Up(up) => {
                 let request = up.in_flight.answered(id).map_err(|e| broken(e.to_string()))?;
-                lane.answered(up, &request, frame.len());
+                lane.answered(up, &request, frame.len(), now);
                 request
             }
             Link::Down => return Err(Error::Closed),
@@ -238,7 +239,7 @@ impl Session {
                 if pause > 0 {
                     throttle(lane, shared, Duration::from_millis(pause));
                 }
-                settle::answered(shared, request, &answer);
+                settle::answered(shared, request, &answer, now);
                 Ok(())
             }
             Err(error) => {

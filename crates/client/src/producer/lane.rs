@@ -189,8 +189,9 @@ impl Up {
         }
     }
 
-    fn is_muted(&mut self, now: StdInstant) -> bool {
-        if self.muted_until.is_some_and(|until| until <= now) {
+    fn is_muted(&mut self) -> bool {
+        let Some(until) = self.muted_until else { return false };
+        if until <= Instant::now().into_std() {
             self.muted_until = None;
         }
         self.muted_until.is_some()
@@ -324,17 +325,18 @@ impl Lane {
             for request in up.unanswered.drain(..) {
                 super::settle::written_without_answer(shared, request);
             }
-            if up.in_flight.len() >= self.max_in_flight || up.is_muted(Instant::now().into_std()) {
+            if up.in_flight.len() >= self.max_in_flight || up.is_muted() {
                 return Ok(Pumped::Done);
             }
             if self.waits_for_answer(up, shared) {
                 return Ok(Pumped::Done);
             }
-            let batches = self.collect(shared);
+            let now = Instant::now();
+            let batches = self.collect(shared, now.into_std());
             if batches.is_empty() {
                 return Ok(Pumped::Done);
             }
-            self.enqueue(up, shared, batches);
+            self.enqueue(up, shared, batches, now);
         }
     }
 
@@ -361,8 +363,7 @@ impl Lane {
     }
 
     /// Takes one batch from each ready partition, up to `max.request.size`.
-    fn collect(self: &Arc<Self>, shared: &Shared) -> Vec<Sent> {
-        let now = Instant::now().into_std();
+    fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Vec<Sent> {
         let topics = shared.topics.load();
         let mut batches: Vec<Sent> = Vec::new();
         let mut bytes = 0;
@@ -427,7 +428,7 @@ impl Lane {
         batches
     }
 
-    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>) {
+    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, written: Instant) {
         let config = &shared.config;
         let out: Vec<OutBatch<'_>> = batches
             .iter()
@@ -452,7 +453,6 @@ impl Lane {
         head.encode_frame(&out, &mut up.glue, &mut frame);
         let bytes = frame.iter().map(Bytes::len).sum();
         up.outgoing.extend(frame);
-        let written = Instant::now();
         up.writing_since.get_or_insert(written);
         self.record_request(&batches, bytes, written);
         let oldest = batches.iter().map(|sent| sent.batch.created).min();
@@ -549,8 +549,7 @@ impl Lane {
     }
 
     /// Takes note of an answer: how long it took, and whether the broker is no longer late.
-    pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize) {
-        let now = Instant::now();
+    pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
         up.sent_bytes -= request.reserved;
         self.publish_load(up);
         up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());

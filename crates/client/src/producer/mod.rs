@@ -474,10 +474,11 @@ impl Target<'_> {
         let placed = match state.queue.try_append(&shared.policy, data) {
             Some(placed) => placed,
             None => {
-                if self.may_leave && routing::is_slow(shared, self.topic, state) {
+                let now = Instant::now();
+                if self.may_leave && routing::is_slow(shared, self.topic, state, now) {
                     return Appended::BetterElsewhere;
                 }
-                match self.place(shared, state, data, size, memory) {
+                match self.place(shared, state, data, (size, now), memory) {
                     Ok(placed) => placed,
                     Err(appended) => return appended,
                 }
@@ -521,7 +522,7 @@ impl Target<'_> {
         shared: &Shared,
         state: &'s mut PartitionState,
         data: &RecordData<'_>,
-        size: usize,
+        (size, now): (usize, Instant),
         memory: &mut Option<Reservation>,
     ) -> std::result::Result<Placed<'s, Completion>, Appended> {
         let broker = state.account();
@@ -531,8 +532,7 @@ impl Target<'_> {
             let result = state.new_result(self.partition);
             let completion = Completion::new(result, memory, interception);
             let buffer = shared.memory.buffer();
-            let now = Instant::now().into_std();
-            return Ok(state.queue.open(&shared.policy, data, buffer, completion, now));
+            return Ok(state.queue.open(&shared.policy, data, buffer, completion, now.into_std()));
         }
         // Room has just been made for it.
         state.queue.try_append(&shared.policy, data).ok_or(Appended::BetterElsewhere)

@@ -146,7 +146,7 @@ fn count(counter: &AtomicU64, more: u64) {
 /// The partition for the keyless records to come.
 pub(super) fn next(shared: &Shared, topic: &TopicState, probe_due: bool) -> Next {
     let routes = topic.routes.load();
-    let now = shared.age();
+    let now = shared.age(Instant::now());
     let candidates: Vec<Candidate> =
         routes.by_lane.iter().map(|route| route.candidate(now)).collect();
     let draw = shared.env.entropy.next_u64();
@@ -194,12 +194,17 @@ pub(super) fn leave(shared: &Shared, topic: &TopicState, partition: &Partition) 
 
 /// Whether the leader of a partition has become so slow that a new batch of keyless records is better opened elsewhere.
 /// No batch is cut short by that.
-pub(super) fn is_slow(shared: &Shared, topic: &TopicState, state: &PartitionState) -> bool {
+pub(super) fn is_slow(
+    shared: &Shared,
+    topic: &TopicState,
+    state: &PartitionState,
+    now: Instant,
+) -> bool {
     if shared.routing.policy.rule == Rule::Uniform || topic.sticky.is_probing() {
         return false;
     }
     let best = Duration::from_nanos(topic.best_ns.load(Ordering::Relaxed));
-    state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age()), best))
+    state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age(now)), best))
 }
 
 /// How bad a choice a partition is; the best ones are usable.
@@ -314,7 +319,7 @@ fn settle_in(
 
 impl Shared {
     /// Time since the producer's start.
-    pub(super) fn age(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.started)
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
     }
 }

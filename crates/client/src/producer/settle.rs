@@ -21,8 +21,12 @@ use super::{
 use crate::{Error, LeaderDiscovery, error::one_line};
 
 /// Settles every batch of an answered request.
-pub(super) fn answered(shared: &Shared, request: Request, answer: &ProduceResponse) {
-    let acknowledged = Instant::now();
+pub(super) fn answered(
+    shared: &Shared,
+    request: Request,
+    answer: &ProduceResponse,
+    acknowledged: Instant,
+) {
     learn_leaders(shared, &request, answer);
     let written = request.written;
     for sent in request.batches {
