@@ -20,7 +20,7 @@ from pathlib import Path
 PEERS = Path(__file__).resolve().parent
 ROOT = PEERS.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-CLIENTS = ("curtail", "java", "librdkafka", "franz-go")
+CLIENTS = ("curtail", "java", "librdkafka", "franz-go", "floor")
 TOOLS = ("produce-max", "produce-rate", "e2e", "consume")
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 
@@ -94,7 +94,22 @@ def franz_go(rebuild):
     return [str(folder / "curtail-peer-franz-go")]
 
 
-DRIVERS = {"curtail": curtail, "java": java, "librdkafka": librdkafka, "franz-go": franz_go}
+def floor(rebuild):
+    folder = PEERS / "floor"
+    if rebuild:
+        need("cargo")
+        build(["cargo", "build", "--release"], folder, CARGO_TARGET_DIR=str(folder / "target"))
+    return [str(folder / "target/release/curtail-peer-floor")]
+
+
+DRIVERS = {"curtail": curtail, "java": java, "librdkafka": librdkafka, "franz-go": franz_go, "floor": floor}
+
+# No client, but one socket that sends a request at a time: it has only this load.
+ONLY = {"floor": ("produce-rate",)}
+
+
+def clients_for(tool, args):
+    return [client for client in args.client if tool in ONLY.get(client, TOOLS)]
 
 
 # ---- broker --------------------------------------------------------------------------------------
@@ -198,15 +213,15 @@ def execute(driver, words, path, limit):
 
 def measure(args, drivers, broker, out):
     """All rounds. The order of the clients turns by one each round, so that none is always first."""
-    results = {(tool, client): [] for tool in args.tool for client in args.client}
+    results = {(tool, client): [] for tool in args.tool for client in clients_for(tool, args)}
     filled = None
     if "consume" in args.tool:
         filled = fill(args, drivers, broker, out)
     for number in range(args.rounds):
-        turn = number % len(args.client)
-        order = args.client[turn:] + args.client[:turn]
         for tool in args.tool:
-            for client in order:
+            clients = clients_for(tool, args)
+            turn = number % len(clients)
+            for client in clients[turn:] + clients[:turn]:
                 run = Run(number + 1, tool, client)
                 result = one(args, run, drivers[client], broker, filled, out)
                 if result:
@@ -236,7 +251,7 @@ def fill(args, drivers, broker, out):
     """One topic for all consumers, written by the last of the clients (the peers come last)."""
     topic = "consume"
     broker.create(topic, args)
-    client = args.client[-1]
+    client = clients_for("consume", args)[-1]
     print(f"  filling topic {topic} with {args.consume_records} records by {client}", flush=True)
     words = ["produce", "--bootstrap-server", broker.bootstrap, "--topic", topic,
              *load(args.consume_records, 0, args.max_record_size, -1)]
@@ -323,7 +338,7 @@ def report(args, broker, results):
         f"Machine: {machine()}. Load at the end: {os.getloadavg()[0]:.2f}.",
         f"Command: `{shlex.join(['peers/compare.py', *sys.argv[1:]])}`", "",
     ]
-    return "\n".join(lines) + "\n" + "\n".join(table(results, tool, args.client) for tool in args.tool)
+    return "\n".join(lines) + "\n" + "\n".join(table(results, tool, clients_for(tool, args)) for tool in args.tool)
 
 
 # ---- command line --------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     }
     let (elapsed, cpu_end) = (begun.elapsed(), Cpu::now()?);
     Ok(Report {
+        client: properties::CLIENT,
+        version: properties::version(),
         tool: "consume",
         records,
         errors: 0,

@@ -96,6 +96,8 @@ fn measure(
     let (elapsed, cpu_end) = (begun.elapsed(), Cpu::now()?);
     let records = args.records - args.warmup;
     Ok(Report {
+        client: properties::CLIENT,
+        version: properties::version(),
         tool: "e2e",
         records,
         errors: 0,

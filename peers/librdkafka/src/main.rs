@@ -21,11 +21,7 @@ fn main() -> ExitCode {
             Tool::Consume => consume::run(&args)?,
             Tool::EndToEnd => e2e::run(&args)?,
         };
-        println!("{}", report.summary());
-        if let Some(path) = &args.json {
-            std::fs::write(path, report.json() + "\n").map_err(|e| format!("write {path}: {e}"))?;
-        }
-        Ok(())
+        report.publish(args.json.as_deref())
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

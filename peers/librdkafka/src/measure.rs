@@ -133,6 +133,8 @@ pub fn payloads(count: usize, size: usize) -> Vec<Vec<u8>> {
 /// The measured part of a run.
 #[derive(Debug)]
 pub struct Report {
+    pub client: &'static str,
+    pub version: String,
     pub tool: &'static str,
     pub records: u64,
     pub errors: u64,
@@ -167,17 +169,27 @@ impl Report {
         (user + system) as f64 / self.records.max(1) as f64
     }
 
-    pub fn json(&self) -> String {
+    /// Prints the summary and writes the JSON where it is asked for.
+    pub fn publish(&self, json: Option<&str>) -> Result<(), Failure> {
+        println!("{}", self.summary());
+        if let Some(path) = json {
+            std::fs::write(path, self.json() + "\n").map_err(|e| format!("write {path}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> String {
         let (user, system) = self.cpu_us();
         let mut text = String::new();
         let _ = write!(
             text,
-            "{{\"tool\":\"{}\",\"client\":\"librdkafka\",\"version\":\"{}\",\"records\":{},\
+            "{{\"tool\":\"{}\",\"client\":\"{}\",\"version\":\"{}\",\"records\":{},\
              \"errors\":{},\"record_size\":{},\"seconds\":{:.6},\"throughput_rps\":{:.3},\
              \"throughput_mbps\":{:.4},\"cpu_us_per_record\":{:.4},\"cpu_user_us\":{user},\
              \"cpu_system_us\":{system},\"latency_us\":{},\"send_latency_us\":{}}}",
             self.tool,
-            rdkafka::util::get_rdkafka_version().1,
+            self.client,
+            self.version,
             self.records,
             self.errors,
             self.record_size,
@@ -191,10 +203,10 @@ impl Report {
         text
     }
 
-    pub fn summary(&self) -> String {
+    fn summary(&self) -> String {
         let mut text = format!(
-            "librdkafka {}: {} records, {} errors, {:.1} records/sec ({:.2} MB/sec), {:.3} us CPU \
-             per record",
+            "{} {}: {} records, {} errors, {:.1} records/sec ({:.2} MB/sec), {:.3} us CPU per record",
+            self.client,
             self.tool,
             self.records,
             self.errors,

@@ -125,6 +125,8 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     let records = args.records - args.warmup - state.errors;
     let send_latency = if timed > 0 { &state.send_latency } else { &state.latency };
     Ok(Report {
+        client: properties::CLIENT,
+        version: properties::version(),
         tool: "produce",
         records,
         errors: state.errors,

@@ -4,6 +4,12 @@ use rdkafka::ClientConfig;
 
 use crate::Failure;
 
+pub const CLIENT: &str = "librdkafka";
+
+pub fn version() -> String {
+    rdkafka::util::get_rdkafka_version().1
+}
+
 /// What a Java name is called here, by the client it is for.
 const PRODUCER: &[(&str, &str)] = &[
     ("acks", "acks"),
