@@ -22,9 +22,12 @@ const PAYLOADS: usize = 1024;
 /// Records of one request where many are due.
 const BATCH: u64 = 64;
 
+/// Sends nothing: what is left is the load generator, which sleeps until each record is due.
+const ONLY_PACE: (&str, &str) = ("send", "false");
+
 /// Sends the warm-up and then measures the rest.
 pub fn run(args: &Args) -> Result<Report, Failure> {
-    let known = [("linger.ms", "0"), ("acks", "all")];
+    let known = [("linger.ms", "0"), ("acks", "all"), ONLY_PACE];
     if let Some((key, value)) =
         args.properties.iter().find(|(k, v)| !known.contains(&(k.as_str(), v.as_str())))
     {
@@ -33,6 +36,7 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     let mut load = Load {
         args,
         origin: Instant::now(),
+        only_pace: args.properties.iter().any(|(k, v)| (k.as_str(), v.as_str()) == ONLY_PACE),
         wire: Wire::open(&args.bootstrap)?,
         payloads: payloads(PAYLOADS, args.record_size),
         latency: Histogram::new(),
@@ -62,6 +66,7 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
 struct Load<'a> {
     args: &'a Args,
     origin: Instant,
+    only_pace: bool,
     wire: Wire,
     payloads: Vec<Vec<u8>>,
     latency: Histogram,
@@ -89,7 +94,9 @@ impl Load<'_> {
             let end = (next..range.end.min(next + BATCH)).find(|index| !is_due(*index));
             let end = end.unwrap_or(range.end.min(next + BATCH));
             let values = (next..end).map(|i| &self.payloads[i as usize % PAYLOADS][..]);
-            self.wire.produce(&self.args.topic, values)?;
+            if !self.only_pace {
+                self.wire.produce(&self.args.topic, values)?;
+            }
             let acknowledged = self.now();
             for index in next..end {
                 self.latency.record(acknowledged - due(index).unwrap_or(sent));
