@@ -173,9 +173,18 @@ pub enum Take<C> {
     AfterIdentity,
 }
 
-/// One partition's queue.
+/// One partition's queue. At rest ([`Self::rest`]) it is 32 bytes, because there are hundreds of thousands.
 #[derive(Debug)]
 pub struct PartitionQueue<C> {
+    /// `None` at rest.
+    work: Option<Box<Work<C>>>,
+    next_order: u64,
+    numbering: Option<Numbering>,
+}
+
+/// What a partition with something to do keeps besides its place in the sequence.
+#[derive(Debug)]
+struct Work<C> {
     open: Option<OpenBatch<C>>,
     sealed: VecDeque<Batch<C>>,
     /// Sent before and to be sent again, in order; all of them precede `sealed`.
@@ -188,22 +197,32 @@ pub struct PartitionQueue<C> {
     regrouping: bool,
     not_before: Option<Instant>,
     failures: u32,
-    next_order: u64,
     /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
     given_up: u64,
-    numbering: Option<Numbering>,
-    /// A batch has been written under the producer's id.
-    established: bool,
+    /// Order of the first batch lost; of no meaning without a gap.
+    gap_at: u64,
 }
 
 /// Where the partition's sequence stands.
 #[derive(Clone, Copy, Debug)]
 struct Numbering {
-    identity: ProducerIdentity,
+    id: i64,
+    epoch: i16,
     next_sequence: i32,
     gap: Gap,
-    /// Order of the first batch lost; of no meaning without a gap.
-    gap_at: u64,
+    /// A batch has been written under the producer's id.
+    established: bool,
+}
+
+impl Numbering {
+    fn new(identity: ProducerIdentity) -> Self {
+        let ProducerIdentity { id, epoch } = identity;
+        Self { id, epoch, next_sequence: 0, gap: Gap::None, established: false }
+    }
+
+    fn identity(&self) -> ProducerIdentity {
+        ProducerIdentity { id: self.id, epoch: self.epoch }
+    }
 }
 
 /// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
@@ -218,6 +237,13 @@ enum Gap {
 
 impl<C> Default for PartitionQueue<C> {
     fn default() -> Self {
+        Self { work: None, next_order: 0, numbering: None }
+    }
+}
+
+impl<C> Work<C> {
+    /// Of a queue that was at rest. Whatever is in flight without its knowledge was given up.
+    fn new(next_order: u64) -> Self {
         Self {
             open: None,
             sealed: VecDeque::new(),
@@ -227,76 +253,9 @@ impl<C> Default for PartitionQueue<C> {
             regrouping: false,
             not_before: None,
             failures: 0,
-            next_order: 0,
-            given_up: 0,
-            numbering: None,
-            established: false,
+            given_up: next_order,
+            gap_at: 0,
         }
-    }
-}
-
-impl<C> PartitionQueue<C> {
-    /// Adds a record to the open batch, or says that a new batch must be opened.
-    pub fn try_append(
-        &mut self,
-        policy: &BatchPolicy,
-        record: &RecordData<'_>,
-    ) -> Option<Placed<'_, C>> {
-        let open = self.open.as_mut()?;
-        let before = open.builder.len();
-        let after = open.builder.size_with(record);
-        if after > open.room && open.builder.count() > 0 {
-            return None;
-        }
-        let index = open.builder.append(record);
-        let readiness = if after >= policy.batch_size || !self.sealed.is_empty() {
-            Readiness::Now
-        } else {
-            due(open.created, policy)
-        };
-        Some(Placed { index, bytes: after - before, completion: &open.completion, readiness })
-    }
-
-    /// How much the open batch should grow to take a record that does not fit, if it should: while batches before it
-    /// wait, or it is complete itself and has not left, another batch of the partition would only leave later. Larger
-    /// batches cost the broker and the client less by the record, which shortens the queue.
-    pub fn growth(&self, policy: &BatchPolicy, record: &RecordData<'_>) -> Option<Growth> {
-        let open = self.open.as_ref()?;
-        let growth = Growth { more: open.room, room: open.room * 2 };
-        let fits =
-            growth.room <= policy.batch_max_size && open.builder.size_with(record) <= growth.room;
-        (fits && self.has_complete(policy)).then_some(growth)
-    }
-
-    /// Moves the open batch to a larger buffer; gives back the former one, and the batch's handle.
-    pub fn grow(&mut self, growth: Growth, buffer: Vec<u8>) -> Option<(Vec<u8>, &mut C)> {
-        let open = self.open.as_mut()?;
-        open.room = growth.room;
-        Some((open.builder.move_to(buffer), &mut open.completion))
-    }
-
-    /// Opens a batch in `buffer` with its first record, sealing the one before it. A record larger than
-    /// `batch.size` gets a batch of its own.
-    pub fn open(
-        &mut self,
-        policy: &BatchPolicy,
-        record: &RecordData<'_>,
-        buffer: Vec<u8>,
-        completion: C,
-        now: Instant,
-    ) -> Placed<'_, C> {
-        self.seal(policy);
-        let mut builder = BatchBuilder::new(buffer);
-        let before = builder.len();
-        builder.append(record);
-        let bytes = builder.len() - before;
-        let full = builder.len() >= policy.batch_size;
-        let readiness =
-            if full || !self.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
-        let room = policy.batch_size.max(1);
-        let open =
-            self.open.insert(OpenBatch { builder, room, created: now, completion, bound: false });
-        Placed { index: 0, bytes, completion: &open.completion, readiness }
     }
 
     /// Completes the open batch.
@@ -320,9 +279,107 @@ impl<C> PartitionQueue<C> {
         });
     }
 
+    fn landed(&mut self, order: u64) {
+        self.in_flight.retain(|&other| other != order);
+        if self.in_flight.is_empty() {
+            self.regrouping = false;
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.open.is_none() && self.sealed.is_empty() && self.again.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_drained() && self.in_flight.is_empty()
+    }
+}
+
+impl<C> PartitionQueue<C> {
+    fn work(&mut self) -> &mut Work<C> {
+        self.work.get_or_insert_with(|| Box::new(Work::new(self.next_order)))
+    }
+
+    /// Gives back the memory that only a queue with something to do needs, if nothing is forgotten by that: nothing
+    /// waits or is in flight, the partition does not back off, and no sequence was lost. Says whether it rests now.
+    pub fn rest(&mut self) -> bool {
+        let Some(work) = &self.work else { return true };
+        let has_gap = self.numbering.is_some_and(|numbering| numbering.gap != Gap::None);
+        if !work.is_idle() || work.failures > 0 || work.not_before.is_some() || has_gap {
+            return false;
+        }
+        self.work = None;
+        true
+    }
+
+    /// Adds a record to the open batch, or says that a new batch must be opened.
+    pub fn try_append(
+        &mut self,
+        policy: &BatchPolicy,
+        record: &RecordData<'_>,
+    ) -> Option<Placed<'_, C>> {
+        let work = &mut **self.work.as_mut()?;
+        let open = work.open.as_mut()?;
+        let before = open.builder.len();
+        let after = open.builder.size_with(record);
+        if after > open.room && open.builder.count() > 0 {
+            return None;
+        }
+        let index = open.builder.append(record);
+        let readiness = if after >= policy.batch_size || !work.sealed.is_empty() {
+            Readiness::Now
+        } else {
+            due(open.created, policy)
+        };
+        Some(Placed { index, bytes: after - before, completion: &open.completion, readiness })
+    }
+
+    /// How much the open batch should grow to take a record that does not fit, if it should: while batches before it
+    /// wait, or it is complete itself and has not left, another batch of the partition would only leave later. Larger
+    /// batches cost the broker and the client less by the record, which shortens the queue.
+    pub fn growth(&self, policy: &BatchPolicy, record: &RecordData<'_>) -> Option<Growth> {
+        let open = self.work.as_ref()?.open.as_ref()?;
+        let growth = Growth { more: open.room, room: open.room * 2 };
+        let fits =
+            growth.room <= policy.batch_max_size && open.builder.size_with(record) <= growth.room;
+        (fits && self.has_complete(policy)).then_some(growth)
+    }
+
+    /// Moves the open batch to a larger buffer; gives back the former one, and the batch's handle.
+    pub fn grow(&mut self, growth: Growth, buffer: Vec<u8>) -> Option<(Vec<u8>, &mut C)> {
+        let open = self.work.as_mut()?.open.as_mut()?;
+        open.room = growth.room;
+        Some((open.builder.move_to(buffer), &mut open.completion))
+    }
+
+    /// Opens a batch in `buffer` with its first record, sealing the one before it. A record larger than
+    /// `batch.size` gets a batch of its own.
+    pub fn open(
+        &mut self,
+        policy: &BatchPolicy,
+        record: &RecordData<'_>,
+        buffer: Vec<u8>,
+        completion: C,
+        now: Instant,
+    ) -> Placed<'_, C> {
+        let work = self.work();
+        work.seal(policy);
+        let mut builder = BatchBuilder::new(buffer);
+        let before = builder.len();
+        builder.append(record);
+        let bytes = builder.len() - before;
+        let full = builder.len() >= policy.batch_size;
+        let readiness =
+            if full || !work.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
+        let room = policy.batch_size.max(1);
+        let open =
+            work.open.insert(OpenBatch { builder, room, created: now, completion, bound: false });
+        Placed { index: 0, bytes, completion: &open.completion, readiness }
+    }
+
     /// Binds the open batch to this partition: the record just appended may be written nowhere else.
     pub fn bind(&mut self) {
-        if let Some(open) = &mut self.open {
+        if let Some(open) = self.work.as_mut().and_then(|work| work.open.as_mut()) {
             open.bound = true;
         }
     }
@@ -330,27 +387,31 @@ impl<C> PartitionQueue<C> {
     /// Takes out every batch that may as well be written to another partition: it was never sent, and none of its
     /// records is bound to this one. To be given to another queue with [`Self::adopt`].
     pub fn take_movable(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
-        if self.open.as_ref().is_some_and(|open| !open.bound) {
-            self.seal(policy);
+        let Some(work) = &mut self.work else { return Vec::new() };
+        if work.open.as_ref().is_some_and(|open| !open.bound) {
+            work.seal(policy);
         }
         let (movable, kept): (Vec<_>, Vec<_>) =
-            self.sealed.drain(..).partition(|batch| !batch.bound && batch.order == NEVER_TAKEN);
-        self.sealed.extend(kept);
+            work.sealed.drain(..).partition(|batch| !batch.bound && batch.order == NEVER_TAKEN);
+        work.sealed.extend(kept);
         movable
     }
 
     /// Takes in a batch that another queue gave away. It goes before those that were begun later, so that they still
     /// expire in order.
     pub fn adopt(&mut self, batch: Batch<C>) {
-        let at = self.sealed.partition_point(|other| other.created <= batch.created);
-        self.sealed.insert(at, batch);
+        let sealed = &mut self.work().sealed;
+        let at = sealed.partition_point(|other| other.created <= batch.created);
+        sealed.insert(at, batch);
     }
 
     /// Who waits for what is not in flight.
     pub fn waiting_mut(&mut self) -> impl Iterator<Item = &mut C> {
-        let open = self.open.iter_mut().map(|open| &mut open.completion);
-        let complete = self.again.iter_mut().chain(&mut self.sealed);
-        open.chain(complete.map(|batch| &mut batch.completion))
+        self.work.iter_mut().flat_map(|work| {
+            let open = work.open.iter_mut().map(|open| &mut open.completion);
+            let complete = work.again.iter_mut().chain(&mut work.sealed);
+            open.chain(complete.map(|batch| &mut batch.completion))
+        })
     }
 
     /// The next batch for `broker`, stamped and counted as in flight; or why there is none.
@@ -361,18 +422,18 @@ impl<C> PartitionQueue<C> {
         broker: i32,
         now: Instant,
     ) -> Take<C> {
-        if self.is_drained() {
+        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence);
+        let Some(work) = self.work.as_mut().filter(|work| !work.is_drained()) else {
             return Take::Empty;
-        }
+        };
         if idempotence == Idempotence::Pending {
             return Take::AfterIdentity;
         }
-        let alone =
-            self.regrouping || self.sent_to != broker || self.is_unknown_to_broker(idempotence);
-        if !self.in_flight.is_empty() && alone {
+        let alone = work.regrouping || work.sent_to != broker || is_unknown_to_broker;
+        if !work.in_flight.is_empty() && alone {
             return Take::AfterOutcome;
         }
-        if let Some(at) = self.not_before.filter(|&at| at > now) {
+        if let Some(at) = work.not_before.filter(|&at| at > now) {
             return Take::At(at);
         }
         if let Idempotence::Transaction(identity) = idempotence {
@@ -385,7 +446,8 @@ impl<C> PartitionQueue<C> {
                 return Take::AfterOutcome;
             }
         }
-        let Some(mut batch) = self.again.pop_front().or_else(|| self.sealed.pop_front()) else {
+        let work = self.work();
+        let Some(mut batch) = work.again.pop_front().or_else(|| work.sealed.pop_front()) else {
             return self.take_open(policy, idempotence, broker, now);
         };
         self.number(&mut batch, idempotence);
@@ -394,8 +456,9 @@ impl<C> PartitionQueue<C> {
             self.next_order += 1;
         }
         batch.attempts += 1;
-        self.in_flight.push_back(batch.order);
-        self.sent_to = broker;
+        let work = self.work();
+        work.in_flight.push_back(batch.order);
+        work.sent_to = broker;
         Take::Batch(batch)
     }
 
@@ -406,12 +469,13 @@ impl<C> PartitionQueue<C> {
         broker: i32,
         now: Instant,
     ) -> Take<C> {
-        let Some(open) = &self.open else { return Take::Empty };
+        let work = self.work();
+        let Some(open) = &work.open else { return Take::Empty };
         let full = open.builder.len() >= policy.batch_size;
         match due(open.created, policy) {
             Readiness::At(at) if !full && at > now => Take::At(at),
             _ => {
-                self.seal(policy);
+                work.seal(policy);
                 self.take(policy, idempotence, broker, now)
             }
         }
@@ -424,17 +488,17 @@ impl<C> PartitionQueue<C> {
         }
         let new = match idempotence {
             Idempotence::As(identity) | Idempotence::Transaction(identity) => {
-                let anew = Numbering { identity, next_sequence: 0, gap: Gap::None, gap_at: 0 };
+                let anew = Numbering::new(identity);
                 let numbering = self.numbering.get_or_insert(anew);
                 let is_transactional = matches!(idempotence, Idempotence::Transaction(_));
-                if is_transactional && numbering.identity != identity {
-                    *numbering = anew;
+                if is_transactional && numbering.identity() != identity {
+                    *numbering = Numbering { established: numbering.established, ..anew };
                 }
                 let base_sequence = numbering.next_sequence;
                 numbering.next_sequence = sequence_after(base_sequence, batch.records);
                 ProducerStamp {
-                    producer_id: numbering.identity.id,
-                    producer_epoch: numbering.identity.epoch,
+                    producer_id: numbering.id,
+                    producer_epoch: numbering.epoch,
                     base_sequence,
                 }
             }
@@ -453,13 +517,16 @@ impl<C> PartitionQueue<C> {
 
     /// The outcome of a batch in flight: it is in the log.
     pub fn written(&mut self, batch: &Batch<C>) {
-        self.landed(batch.order);
-        if batch.order < self.given_up {
+        let Some(work) = &mut self.work else { return };
+        work.landed(batch.order);
+        if batch.order < work.given_up {
             return;
         }
-        self.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
-        self.failures = 0;
-        self.not_before = None;
+        if let Some(numbering) = &mut self.numbering {
+            numbering.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
+        }
+        work.failures = 0;
+        work.not_before = None;
     }
 
     /// The outcome of a batch in flight: to be sent again, not before `not_before`, or at once because the leader
@@ -473,46 +540,53 @@ impl<C> PartitionQueue<C> {
         outcome_unknown: bool,
         not_before: Option<Instant>,
     ) -> Option<Batch<C>> {
-        let is_first_to_come_back = !self.regrouping;
-        self.landed(batch.order);
         batch.outcome_unknown |= outcome_unknown;
-        if batch.order < self.given_up {
+        let Some(work) = &mut self.work else { return Some(batch) };
+        let is_first_to_come_back = !work.regrouping;
+        work.landed(batch.order);
+        if batch.order < work.given_up {
             return Some(batch);
         }
         if batch.outcome_unknown && self.numbering.is_some_and(|n| n.gap == Gap::Unknown) {
             return Some(batch);
         }
         match not_before {
-            None => self.leader_is_news(),
+            None => {
+                work.not_before = None;
+                work.failures = 0;
+            }
             Some(_) => {
                 // Batches that come back together have failed once, not each by itself.
-                self.failures += u32::from(is_first_to_come_back);
-                self.not_before = self.not_before.max(not_before);
+                work.failures += u32::from(is_first_to_come_back);
+                work.not_before = work.not_before.max(not_before);
             }
         }
-        self.regrouping = !self.in_flight.is_empty();
-        let at = self.again.partition_point(|other| other.order < batch.order);
-        self.again.insert(at, batch);
+        work.regrouping = !work.in_flight.is_empty();
+        let at = work.again.partition_point(|other| other.order < batch.order);
+        work.again.insert(at, batch);
         None
     }
 
     /// There is a leader that has not been tried: nothing waits for the end of a back-off (KIP-951).
     pub fn leader_is_news(&mut self) {
-        self.not_before = None;
-        self.failures = 0;
+        if let Some(work) = &mut self.work {
+            work.not_before = None;
+            work.failures = 0;
+        }
     }
 
     /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
     /// that must fail with it, because under a new epoch they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
-        self.landed(batch.order);
-        if batch.producer().is_none() || batch.order < self.given_up {
+        let Some(work) = &mut self.work else { return Vec::new() };
+        work.landed(batch.order);
+        if batch.producer().is_none() || batch.order < work.given_up {
             return Vec::new();
         }
         if let Some(numbering) = &mut self.numbering {
-            numbering.gap_at = match numbering.gap {
+            work.gap_at = match numbering.gap {
                 Gap::None => batch.order,
-                _ => numbering.gap_at.min(batch.order),
+                _ => work.gap_at.min(batch.order),
             };
             numbering.gap = match numbering.gap {
                 Gap::None | Gap::NotWritten if !written_unknown => Gap::NotWritten,
@@ -525,20 +599,21 @@ impl<C> PartitionQueue<C> {
             return Vec::new();
         }
         let (lost, kept): (Vec<_>, Vec<_>) =
-            self.again.drain(..).partition(|other| other.outcome_unknown);
-        self.again.extend(kept);
+            work.again.drain(..).partition(|other| other.outcome_unknown);
+        work.again.extend(kept);
         lost
     }
 
     /// Takes out every batch whose delivery timeout is over and that is not in flight. For each one, call
     /// [`Self::fail`].
     pub fn expire(&mut self, policy: &BatchPolicy, now: Instant) -> Vec<Batch<C>> {
-        let is_over = |created: Instant| created + policy.delivery_timeout <= now;
-        if self.open.as_ref().is_some_and(|open| is_over(open.created)) {
-            self.seal(policy);
-        }
         let mut expired = Vec::new();
-        for queue in [&mut self.again, &mut self.sealed] {
+        let Some(work) = &mut self.work else { return expired };
+        let is_over = |created: Instant| created + policy.delivery_timeout <= now;
+        if work.open.as_ref().is_some_and(|open| is_over(open.created)) {
+            work.seal(policy);
+        }
+        for queue in [&mut work.again, &mut work.sealed] {
             while queue.front().is_some_and(|batch| is_over(batch.created)) {
                 expired.extend(queue.pop_front());
             }
@@ -548,85 +623,88 @@ impl<C> PartitionQueue<C> {
 
     /// When the oldest batch that is not in flight expires.
     pub fn next_expiry(&self, policy: &BatchPolicy) -> Option<Instant> {
-        let oldest = self.again.front().or_else(|| self.sealed.front()).map(|batch| batch.created);
-        let oldest = oldest.or_else(|| self.open.as_ref().map(|open| open.created));
+        let work = self.work.as_ref()?;
+        let oldest = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
+        let oldest = oldest.or_else(|| work.open.as_ref().map(|open| open.created));
         oldest.map(|created| created + policy.delivery_timeout)
     }
 
     /// Whether no batch of a lower order than this one, in flight, is without an outcome.
     pub fn is_oldest(&self, batch: &Batch<C>) -> bool {
-        self.in_flight.front().is_none_or(|&order| order >= batch.order)
-            && self.again.front().is_none_or(|other| other.order > batch.order)
+        self.work.as_ref().is_none_or(|work| {
+            work.in_flight.front().is_none_or(|&order| order >= batch.order)
+                && work.again.front().is_none_or(|other| other.order > batch.order)
+        })
     }
 
     /// Failures in a row since the last batch was written or the leader changed.
     pub fn failures(&self) -> u32 {
-        self.failures
+        self.work.as_ref().map_or(0, |work| work.failures)
     }
 
     /// Whether a batch is complete or is to be sent again, so that it need not wait for more records.
     pub fn has_complete(&self, policy: &BatchPolicy) -> bool {
         let full = |open: &OpenBatch<C>| open.builder.len() >= policy.batch_size;
-        !self.sealed.is_empty() || !self.again.is_empty() || self.open.as_ref().is_some_and(full)
+        self.work.as_ref().is_some_and(|work| {
+            !work.sealed.is_empty()
+                || !work.again.is_empty()
+                || work.open.as_ref().is_some_and(full)
+        })
     }
 
     /// Bytes of the batch that [`Self::take`] would give, 0 if there is none; before compression if it is still open.
     pub fn next_len(&self) -> usize {
-        let complete = self.again.front().or_else(|| self.sealed.front());
+        let Some(work) = &self.work else { return 0 };
+        let complete = work.again.front().or_else(|| work.sealed.front());
         let complete = complete.map(|batch| batch.payload.len());
-        complete.or_else(|| self.open.as_ref().map(|open| open.builder.len())).unwrap_or(0)
-    }
-
-    /// Broker of the last batch taken, -1 before the first.
-    pub fn sent_to(&self) -> i32 {
-        self.sent_to
+        complete.or_else(|| work.open.as_ref().map(|open| open.builder.len())).unwrap_or(0)
     }
 
     /// Encoded bytes of everything that is not in flight; what is still open counts uncompressed.
     pub fn waiting_bytes(&self) -> usize {
-        let open = self.open.as_ref().map_or(0, |open| open.builder.len());
-        let complete = self.again.iter().chain(&self.sealed).map(|batch| batch.payload.len());
+        let Some(work) = &self.work else { return 0 };
+        let open = work.open.as_ref().map_or(0, |open| open.builder.len());
+        let complete = work.again.iter().chain(&work.sealed).map(|batch| batch.payload.len());
         open + complete.sum::<usize>()
     }
 
     /// Whether there is nothing to send, now or later.
     pub fn is_drained(&self) -> bool {
-        self.open.is_none() && self.sealed.is_empty() && self.again.is_empty()
+        self.work.as_ref().is_none_or(|work| work.is_drained())
     }
 
     /// Whether every record has its outcome.
     pub fn is_idle(&self) -> bool {
-        self.is_drained() && self.in_flight.is_empty()
+        self.work.as_ref().is_none_or(|work| work.is_idle())
     }
 
     /// Seals the open batch so that it does not linger (flush).
     pub fn seal_now(&mut self, policy: &BatchPolicy) {
-        self.seal(policy);
+        if let Some(work) = &mut self.work {
+            work.seal(policy);
+        }
     }
 
     /// Takes out everything that is not in flight (close without waiting).
     pub fn abandon(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
-        self.seal(policy);
-        self.again.drain(..).chain(self.sealed.drain(..)).collect()
+        let Some(work) = &mut self.work else { return Vec::new() };
+        work.seal(policy);
+        work.again.drain(..).chain(work.sealed.drain(..)).collect()
     }
 
     /// Takes out everything that is not in flight and forgets what is: its transaction ends without it. The owner
     /// of a batch in flight still reports its outcome, which changes nothing here any more.
     pub fn give_up(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let unsent = self.abandon(policy);
-        self.given_up = self.next_order;
-        self.in_flight.clear();
-        self.regrouping = false;
-        self.not_before = None;
-        self.failures = 0;
-        unsent
-    }
-
-    fn landed(&mut self, order: u64) {
-        self.in_flight.retain(|&other| other != order);
-        if self.in_flight.is_empty() {
-            self.regrouping = false;
+        let given_up = self.next_order;
+        if let Some(work) = &mut self.work {
+            work.given_up = given_up;
+            work.in_flight.clear();
+            work.regrouping = false;
+            work.not_before = None;
+            work.failures = 0;
         }
+        unsent
     }
 
     /// Whether the broker may have nothing of this producer in this partition. It then takes whatever sequence comes
@@ -635,25 +713,25 @@ impl<C> PartitionQueue<C> {
     fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
         match idempotence {
             Idempotence::Off | Idempotence::Pending => false,
-            Idempotence::As(_) => !self.established,
+            Idempotence::As(_) => self.numbering.is_none_or(|n| !n.established),
             // A new epoch is known to the broker as soon as the id is; a new id is not.
             Idempotence::Transaction(identity) => {
-                !self.established || self.numbering.is_some_and(|n| n.identity.id != identity.id)
+                self.numbering.is_none_or(|n| !n.established || n.id != identity.id)
             }
         }
     }
 
     /// Whether a sequence was lost under this identity, so that what follows it can never be written.
     fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
-        self.numbering.is_some_and(|n| n.identity == identity && n.gap != Gap::None)
+        self.numbering.is_some_and(|n| n.identity() == identity && n.gap != Gap::None)
     }
 
     /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.
     fn waits_for_next_epoch(&self) -> bool {
-        let gap = self.numbering.filter(|numbering| numbering.gap == Gap::NotWritten);
-        gap.is_some_and(|numbering| {
-            self.again.front().is_none_or(|batch| batch.order > numbering.gap_at)
-        })
+        self.numbering.is_some_and(|numbering| numbering.gap == Gap::NotWritten)
+            && self.work.as_ref().is_some_and(|work| {
+                work.again.front().is_none_or(|batch| batch.order > work.gap_at)
+            })
     }
 
     /// After a lost sequence and with nothing in flight, numbers start over in the next epoch. For a producer
@@ -662,19 +740,19 @@ impl<C> PartitionQueue<C> {
     ///
     /// What was sent before the lost batch may be in the log: it is sent again under the old epoch first, which tells.
     fn begin_next_epoch(&mut self) {
-        let Some(numbering) = &mut self.numbering else { return };
-        let gap_at = numbering.gap_at;
+        let (Some(numbering), Some(work)) = (&mut self.numbering, &mut self.work) else { return };
+        let gap_at = work.gap_at;
         let precedes = |batch: &Batch<C>| batch.order < gap_at;
         if numbering.gap == Gap::None
-            || !self.in_flight.is_empty()
-            || self.again.front().is_some_and(precedes)
+            || !work.in_flight.is_empty()
+            || work.again.front().is_some_and(precedes)
         {
             return;
         }
         numbering.gap = Gap::None;
         numbering.next_sequence = 0;
-        numbering.identity.epoch = numbering.identity.epoch.wrapping_add(1) & i16::MAX;
-        for batch in &mut self.again {
+        numbering.epoch = numbering.epoch.wrapping_add(1) & i16::MAX;
+        for batch in &mut work.again {
             batch.stamp = None;
             batch.outcome_unknown = false;
         }

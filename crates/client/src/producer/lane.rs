@@ -385,7 +385,7 @@ impl Lane {
             // A partition that left the lane and came back has two entries. A request carries one batch of each
             // partition: an answer names only the partition, so two could not be told apart. If there is more, the
             // entry for it is further back.
-            if state.taken_in == turn {
+            if state.was_taken_in(turn) {
                 continue;
             }
             let full = bytes + state.queue.next_len() > shared.config.max_request_size;
@@ -400,7 +400,7 @@ impl Lane {
                     bytes += batch.payload().len();
                     let more = !state.queue.is_drained();
                     let leader = state.leader;
-                    state.taken_in = turn;
+                    state.taken(turn);
                     state.place = if more { Place::Ready } else { Place::Idle };
                     drop(state);
                     if more {

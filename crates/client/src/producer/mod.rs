@@ -529,7 +529,7 @@ impl Target<'_> {
         if grow(shared, &mut state.queue, data, broker).is_none() {
             let memory = self.memory_for(shared, broker, size, memory)?;
             let interception = shared.outcomes.clone().map(Interception::new);
-            let result = state.new_result(self.partition);
+            let result = state.new_result(self.partition, &shared.awake);
             let completion = Completion::new(result, memory, interception);
             let buffer = shared.memory.buffer();
             return Ok(state.queue.open(&shared.policy, data, buffer, completion, now.into_std()));

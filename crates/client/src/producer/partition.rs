@@ -1,13 +1,18 @@
 //! A partition as the producer sees it: its queue, and where it waits.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use curtail_proto::{accumulator::PartitionQueue, metadata::Leader};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
 
 use super::{
     delivery::{BatchResult, Completion},
@@ -52,7 +57,37 @@ impl Counts {
     }
 }
 
-/// One partition of one topic.
+/// Partitions that may keep, while they have nothing to do, what they need when they have. Those beyond rest
+/// ([`Partition::rest`]) and begin with a few allocations again. At about a kilobyte each, that is what makes a
+/// difference where there are hundreds of thousands, and costs nothing where there are hundreds.
+const AWAKE: usize = 1024;
+
+/// Counts the partitions of a producer that are not at rest.
+#[derive(Debug, Default)]
+pub(super) struct Awake(Arc<AtomicUsize>);
+
+impl Awake {
+    /// Whether partitions are to rest when they can.
+    pub(super) fn are_many(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > AWAKE
+    }
+
+    fn count(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.0.clone())
+    }
+}
+
+/// One that counts, until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One partition of one topic: 120 bytes at rest, because there are hundreds of thousands.
 pub(super) struct Partition {
     pub(super) topic: Arc<str>,
     pub(super) index: i32,
@@ -65,20 +100,27 @@ pub(super) struct Partition {
 pub(super) struct PartitionState {
     pub(super) queue: PartitionQueue<Completion>,
     pub(super) place: Place,
-    /// The turn in which a batch was last taken; see [`super::shared::Shared::next_turn`].
-    pub(super) taken_in: u64,
     /// The leader, as last heard.
     pub(super) leader: Leader,
     /// The lane of the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
     /// Whether keyless records go elsewhere because of trouble that others do not have.
     pub(super) avoided: bool,
-    /// Why the last attempt failed; `None` once a batch was written after it.
-    pub(super) last_error: Option<Error>,
     /// In a transactional producer: the transaction that it last was part of.
     pub(super) enlisted: Enlisted,
+    /// There whenever the queue is not at rest.
+    busy: Option<Box<Busy>>,
+}
+
+/// What a partition keeps from its first batch until it rests.
+struct Busy {
+    /// The turn in which a batch was last taken; see [`super::shared::Shared::next_turn`].
+    taken_in: u64,
+    /// Why the last attempt failed; `None` once a batch was written after it.
+    last_error: Option<Error>,
     /// Results of batches that may still be open, oldest first, for flush.
     unresolved: VecDeque<Arc<BatchResult>>,
+    _counted: Counted,
 }
 
 impl Partition {
@@ -86,27 +128,76 @@ impl Partition {
         let state = PartitionState {
             queue: PartitionQueue::default(),
             place: Place::Idle,
-            taken_in: 0,
             leader: Leader::NONE,
             lane,
             avoided: false,
-            last_error: None,
             enlisted: Enlisted::default(),
-            unresolved: VecDeque::new(),
+            busy: None,
         };
         Arc::new(Self { topic, index, counts: Counts::default(), state: Mutex::new(state) })
+    }
+
+    /// Gives back what only a partition with something to do needs, if nothing is forgotten by that.
+    pub(super) fn rest(&self) {
+        let mut state = self.state.lock();
+        if state.unresolved().next().is_none() && state.queue.rest() {
+            let busy = state.busy.take();
+            drop(state);
+            drop(busy);
+        }
     }
 }
 
 impl PartitionState {
+    /// There is something to do. To be called before anything enters the queue.
+    pub(super) fn wake(&mut self, awake: &Awake) {
+        self.busy(awake);
+    }
+
+    fn busy(&mut self, awake: &Awake) -> &mut Busy {
+        self.busy.get_or_insert_with(|| {
+            Box::new(Busy {
+                taken_in: 0,
+                last_error: None,
+                unresolved: VecDeque::new(),
+                _counted: awake.count(),
+            })
+        })
+    }
+
     /// A result for a new batch.
-    pub(super) fn new_result(&mut self, partition: &Partition) -> Arc<BatchResult> {
-        while self.unresolved.front().is_some_and(|result| result.is_resolved()) {
-            self.unresolved.pop_front();
+    pub(super) fn new_result(&mut self, partition: &Partition, awake: &Awake) -> Arc<BatchResult> {
+        let unresolved = &mut self.busy(awake).unresolved;
+        while unresolved.front().is_some_and(|result| result.is_resolved()) {
+            unresolved.pop_front();
         }
         let result = BatchResult::new(partition.topic.clone(), partition.index);
-        self.unresolved.push_back(result.clone());
+        unresolved.push_back(result.clone());
         result
+    }
+
+    /// A batch was taken in this turn; see [`super::shared::Shared::next_turn`].
+    pub(super) fn taken(&mut self, turn: u64) {
+        if let Some(busy) = &mut self.busy {
+            busy.taken_in = turn;
+        }
+    }
+
+    /// Whether a batch was taken in this turn.
+    pub(super) fn was_taken_in(&self, turn: u64) -> bool {
+        self.busy.as_ref().is_some_and(|busy| busy.taken_in == turn)
+    }
+
+    /// Why the last attempt failed, unless a batch was written after it.
+    pub(super) fn last_error(&self) -> Option<&Error> {
+        self.busy.as_ref()?.last_error.as_ref()
+    }
+
+    /// Takes note of what became of the last attempt. What is given up already makes no difference.
+    pub(super) fn set_last_error(&mut self, error: Option<Error>) {
+        if let Some(busy) = &mut self.busy {
+            busy.last_error = error;
+        }
     }
 
     /// Whether there is a leader that is news to a batch sent to `former`: only then it is sent again at once. A
@@ -131,6 +222,7 @@ impl PartitionState {
 
     /// Results without an outcome.
     pub(super) fn unresolved(&self) -> impl Iterator<Item = Arc<BatchResult>> + '_ {
-        self.unresolved.iter().filter(|result| !result.is_resolved()).cloned()
+        let unresolved = self.busy.iter().flat_map(|busy| &busy.unresolved);
+        unresolved.filter(|result| !result.is_resolved()).cloned()
     }
 }

@@ -300,19 +300,21 @@ fn place(shared: &Shared, topic: &TopicState, from: &Arc<Partition>, batch: Batc
         if !state.is_to_be_avoided() {
             count(&shared.routing.counters.moved_batches, 1);
             count(&shared.routing.counters.moved_records, u64::from(batch.records));
-            return settle_in(state, partition, batch);
+            return settle_in(shared, state, partition, batch);
         }
     }
     // There is no better place, or none was found: it stays.
-    settle_in(from.state.lock(), from, batch);
+    settle_in(shared, from.state.lock(), from, batch);
 }
 
 fn settle_in(
+    shared: &Shared,
     mut state: MutexGuard<'_, PartitionState>,
     partition: &Arc<Partition>,
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
+    state.wake(&shared.awake);
     state.queue.adopt(batch);
     resubmit(state, partition);
 }

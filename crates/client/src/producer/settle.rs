@@ -53,7 +53,7 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
         // A request is not waited for beyond the delivery timeout of its batches. Where that is why the connection was
         // given up, what the broker said before is the better reason.
         let over = is_over(shared, &sent, Instant::now());
-        let said = over.then(|| sent.partition.state.lock().last_error.clone()).flatten();
+        let said = over.then(|| sent.partition.state.lock().last_error().cloned()).flatten();
         lost(shared, sent, said.unwrap_or_else(|| cause.clone()), true);
     }
 }
@@ -178,7 +178,7 @@ fn acknowledge(
     let mut state = partition.state.lock();
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
-    state.last_error = None;
+    state.set_last_error(None);
     resubmit(state, &partition);
     let created = Instant::from_std(batch.created);
     stats.batch_acknowledged(acknowledged - created, batch.records);
@@ -193,6 +193,7 @@ fn acknowledge(
         timing: Timing { created, written, acknowledged },
     });
     shared.memory.recycle(payload);
+    shared.let_rest(&partition);
 }
 
 /// The attempt failed in a way that another may not.
@@ -221,7 +222,7 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     // The leader may have changed while the batch was on its way.
     batch.completion.charge_to(state.account());
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
-    state.last_error = Some(cause.clone());
+    state.set_last_error(Some(cause.clone()));
     resubmit(state, &partition);
     if !moved {
         shared.metadata.request_refresh(Some(&partition.topic));
@@ -257,4 +258,5 @@ fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
         completion.fail(cause.clone(), true);
         shared.memory.recycle(payload);
     }
+    shared.let_rest(&partition);
 }

@@ -34,7 +34,7 @@ use super::{
     interceptor,
     lane::Lane,
     memory::Memory,
-    partition::{Partition, Place},
+    partition::{Awake, Partition, Place},
     routing::{self, Routing},
     topic::TopicState,
     waiting::WaitingRoom,
@@ -66,6 +66,7 @@ pub(super) struct Shared {
     /// Where outcomes go first if there are interceptors.
     pub(super) outcomes: Option<UnboundedSender<interceptor::Outcome>>,
     pub(super) topics: ArcSwap<Topics>,
+    pub(super) awake: Awake,
     /// Records for topics that are not known yet.
     pub(super) room: WaitingRoom,
     /// Told when a topic has opened.
@@ -132,6 +133,7 @@ impl Shared {
             stats: ProducerStats::new(),
             outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
+            awake: Awake::default(),
             room: WaitingRoom::default(),
             opened: Notify::new(),
             runtime: Handle::current(),
@@ -435,7 +437,7 @@ impl Shared {
         let now = Instant::now().into_std();
         let mut state = partition.state.lock();
         let expired = state.queue.expire(&self.policy, now);
-        let last = last.cloned().or_else(|| state.last_error.clone());
+        let last = last.or_else(|| state.last_error()).cloned();
         let mut lost = Vec::new();
         for batch in &expired {
             self.identity.batch_fails(batch, &self.delivery_timeout(last.as_ref()));
@@ -447,6 +449,14 @@ impl Shared {
             self.stats.record_errors.add(u64::from(batch.records));
             let (_, completion) = batch.into_parts();
             completion.fail(self.delivery_timeout(last.as_ref()), unknown);
+        }
+        self.let_rest(partition);
+    }
+
+    /// Has a partition rest that may have nothing to do any more, where many are not at rest. The caller holds no lock.
+    pub(super) fn let_rest(&self, partition: &Partition) {
+        if self.awake.are_many() {
+            partition.rest();
         }
     }
 
@@ -469,6 +479,7 @@ impl Shared {
                 self.memory.recycle(payload);
             }
             in_flight.extend(partition.state.lock().unresolved());
+            self.let_rest(partition);
         }
         in_flight
     }
@@ -562,6 +573,8 @@ impl Listener for Shared {
         }
         let topics = self.topics.load();
         let Some(topic) = topics.get(name) else { return false };
+        // With interceptors an outcome is told only after it was settled.
+        topic.partitions.iter().for_each(|partition| self.let_rest(partition));
         let unsettled =
             |partition: &Arc<Partition>| partition.state.lock().unresolved().next().is_some();
         topic.door.was_used() || topic.partitions.iter().any(unsettled)

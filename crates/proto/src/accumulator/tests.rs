@@ -55,7 +55,9 @@ fn take(
 
 /// A queue of which the broker has had a batch already, so that batches need not go one by one.
 fn known() -> PartitionQueue<u32> {
-    PartitionQueue { established: true, ..PartitionQueue::default() }
+    let Idempotence::As(identity) = IDENTITY else { unreachable!() };
+    let numbering = Some(Numbering { established: true, ..Numbering::new(identity) });
+    PartitionQueue { numbering, ..PartitionQueue::default() }
 }
 
 fn header(batch: &Batch<u32>) -> BatchHeader {
@@ -499,6 +501,9 @@ proptest! {
                 .map(|r| r.expect("whole").value.expect("a value").to_vec()).collect()
         };
         for (step, choice) in steps {
+            if choice == 4 {
+                queue.rest();
+            }
             match step {
                 // Append.
                 0..=3 => {
@@ -570,6 +575,55 @@ proptest! {
         prop_assert!(acknowledged.is_subset(&present));
         prop_assert!(refused.is_disjoint(&present));
     }
+}
+
+#[test]
+fn a_queue_at_rest_is_small() {
+    assert_eq!(size_of::<PartitionQueue<u32>>(), 32);
+}
+
+#[test]
+fn a_queue_rests_only_when_nothing_is_forgotten_by_that() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    assert!(!queue.rest(), "a batch waits");
+    let batch = take(&mut queue, &policy, 1, now);
+    assert!(!queue.rest(), "a batch is in flight");
+    assert!(queue.retry(batch, false, Some(now)).is_none());
+    let batch = take(&mut queue, &policy, 1, now);
+    assert!(queue.fail(&batch, false).is_empty());
+    assert!(!queue.rest(), "a sequence was lost, and the partition backs off");
+    append(&mut queue, &policy, b"b", now);
+    let batch = take(&mut queue, &policy, 1, now);
+    queue.written(&batch);
+    assert!(queue.rest());
+    assert!(queue.is_idle() && queue.is_drained() && queue.waiting_bytes() == 0);
+    append(&mut queue, &policy, b"c", now);
+    let after = take(&mut queue, &policy, 1, now);
+    let (before, after) = (header(&batch), header(&after));
+    assert_eq!((before.producer_epoch, before.base_sequence), (1, 0), "the next epoch");
+    assert_eq!((after.producer_epoch, after.base_sequence), (1, 1), "its place is kept");
+}
+
+#[test]
+fn what_was_given_up_before_the_queue_rested_changes_nothing_either() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = PartitionQueue::default();
+    append(&mut queue, &policy, b"a", now);
+    let Take::Batch(late) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
+    assert!(queue.give_up(&policy).is_empty());
+    assert!(queue.rest());
+    queue.written(&late);
+    assert!(queue.retry(late, true, None).is_some(), "not to be sent again");
+    append(&mut queue, &policy, b"b", now);
+    let Take::Batch(next) = queue.take(&policy, transaction(1), 2, now) else { panic!("a batch") };
+    assert_eq!((header(&next).producer_epoch, header(&next).base_sequence), (1, 0));
+    append(&mut queue, &policy, b"c", now);
+    assert!(
+        matches!(queue.take(&policy, transaction(1), 2, now), Take::AfterOutcome),
+        "what was given up does not make the partition known to the broker"
+    );
 }
 
 #[test]

@@ -18,11 +18,24 @@ use crate::{Error, ProducerConfig, Result};
 
 /// A partition's place in a transaction; guarded by the partition's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::producer) struct Enlisted {
-    /// The transaction that last wrote to it.
-    serial: u64,
-    /// Whether the coordinator knows.
-    added: bool,
+pub(in crate::producer) struct Enlisted(
+    /// Twice the serial number of the transaction that last wrote to it, and one more if the coordinator knows: every
+    /// partition has one of these.
+    u64,
+);
+
+impl Enlisted {
+    fn new(serial: u64, added: bool) -> Self {
+        Self(serial << 1 | u64::from(added))
+    }
+
+    fn serial(self) -> u64 {
+        self.0 >> 1
+    }
+
+    fn is_added(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
 /// What the calls, the lanes and the driver of a transactional producer share.
@@ -67,21 +80,25 @@ impl Control {
         let mut machine = self.machine.lock();
         let Some(identity) = machine.stamps() else { return Idempotence::Pending };
         let serial = machine.serial();
-        if state.enlisted.serial != serial {
+        if state.enlisted.serial() != serial {
             let added = machine.enlist((partition.topic.clone(), partition.index));
-            state.enlisted = Enlisted { serial, added };
+            state.enlisted = Enlisted::new(serial, added);
             if !added {
                 drop(machine);
                 self.wake.notify_one();
             }
         }
-        if state.enlisted.added { Idempotence::Transaction(identity) } else { Idempotence::Pending }
+        if state.enlisted.is_added() {
+            Idempotence::Transaction(identity)
+        } else {
+            Idempotence::Pending
+        }
     }
 
     /// The coordinator knows of the partition. `serial` is the transaction that added it.
     pub(super) fn added(&self, state: &mut PartitionState, serial: u64) {
-        if state.enlisted.serial == serial {
-            state.enlisted.added = true;
+        if state.enlisted.serial() == serial {
+            state.enlisted = Enlisted::new(serial, true);
         }
     }
 

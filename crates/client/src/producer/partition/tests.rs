@@ -1,0 +1,35 @@
+use super::*;
+
+#[test]
+fn a_partition_at_rest_is_small() {
+    assert!(size_of::<Partition>() <= 120, "{}", size_of::<Partition>());
+}
+
+#[test]
+fn a_partition_rests_once_every_outcome_was_told() {
+    let awake = Awake::default();
+    let partition = Partition::new("t".into(), 0, None);
+    let result = partition.state.lock().new_result(&partition, &awake);
+    partition.state.lock().taken(7);
+    partition.rest();
+    assert!(partition.state.lock().was_taken_in(7), "there is no outcome yet");
+    assert_eq!(awake.0.load(Ordering::Relaxed), 1);
+    result.resolve(Err(Error::Closed));
+    partition.rest();
+    assert!(!partition.state.lock().was_taken_in(7));
+    assert_eq!(awake.0.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_error_is_kept_until_a_batch_was_written_after_it() {
+    let awake = Awake::default();
+    let partition = Partition::new("t".into(), 0, None);
+    let mut state = partition.state.lock();
+    state.set_last_error(Some(Error::Closed));
+    assert!(state.last_error().is_none(), "what was given up does not wake it");
+    state.wake(&awake);
+    state.set_last_error(Some(Error::Closed));
+    assert!(matches!(state.last_error(), Some(Error::Closed)));
+    state.set_last_error(None);
+    assert!(state.last_error().is_none());
+}
