@@ -103,7 +103,15 @@ fn a_cold_start_is_measured_with_and_without_warming_up() {
 #[test]
 fn the_list_names_what_can_be_run() {
     let out = run(&["lab", "list"]).ok();
-    for name in ["leader-move", "slow-broker", "killed-leader", "frozen-leader", "cold-start"] {
+    let names = [
+        "leader-move",
+        "slow-broker",
+        "killed-leader",
+        "frozen-leader",
+        "cold-start",
+        "metadata-churn",
+    ];
+    for name in names {
         assert_eq!(out.lines().filter(|line| line.starts_with(name)).count(), 1, "{out}");
     }
 }

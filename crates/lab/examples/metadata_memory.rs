@@ -6,7 +6,7 @@
 use std::alloc::System;
 
 use curtail::{Consumer, ConsumerConfig, Producer, ProducerConfig, Record};
-use curtail_lab::churn::ScriptedCluster;
+use curtail_lab::scripted::ScriptedCluster;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]

@@ -58,6 +58,40 @@ impl Sub for CpuTime {
     }
 }
 
+/// How often the kernel took a thread off its core since it began, or between two moments. Zero where the system
+/// does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Because it had to wait.
+    pub waits: i64,
+    /// Although it could have gone on.
+    pub preemptions: i64,
+}
+
+impl Switches {
+    /// Those of the calling thread up to now.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        #[cfg(target_os = "linux")]
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) {
+            let waits = usage.voluntary_context_switches();
+            return Self { waits, preemptions: usage.involuntary_context_switches() };
+        }
+        Self::default()
+    }
+}
+
+impl Sub for Switches {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            waits: self.waits - earlier.waits,
+            preemptions: self.preemptions - earlier.preemptions,
+        }
+    }
+}
+
 fn duration(time: TimeVal) -> Duration {
     let micros = time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_usec());
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
@@ -65,8 +99,16 @@ fn duration(time: TimeVal) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::CpuTime;
+    use super::{CpuTime, Switches};
     use std::{hint::black_box, time::Duration};
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn who_sleeps_waits() {
+        let before = Switches::of_this_thread();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!((Switches::of_this_thread() - before).waits > 0);
+    }
 
     #[test]
     fn work_takes_time() {

@@ -3,8 +3,8 @@
 //! [`perf`] holds the engines behind `curtail perf`, [`experiments`] those behind `curtail lab`. Nothing here prints; reports are values that the caller
 //! shows, and [`perf::Progress`] tells how far a run is.
 
-pub mod churn;
 pub mod cpu;
 pub mod experiments;
 pub mod latency;
 pub mod perf;
+pub mod scripted;

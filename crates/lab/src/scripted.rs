@@ -1,13 +1,13 @@
-//! A cluster of three scripted brokers with very many partitions: no logs, no state but a counter. It speaks the
-//! last versions of ApiVersions, Metadata, InitProducerId and Produce that are not flexible, by hand: the laboratory
-//! uses the client through its public API only, and what is measured must not share its codec.
+//! A cluster of three scripted brokers with very many partitions of three replicas each: no logs, no state but a
+//! counter. It speaks the last versions of ApiVersions, Metadata, InitProducerId and Produce that are not flexible, by
+//! hand: the laboratory uses the client through its public API only, and what is measured must not share its codec.
 
 use std::{
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
 };
@@ -24,7 +24,7 @@ const SPOKEN: [(i16, i16, i16); 4] =
 /// Brokers; their ids count from 1.
 const BROKERS: usize = 3;
 
-/// The scripted cluster. Its threads end with the process.
+/// The scripted cluster. Its threads end when it is dropped and nobody is connected any more.
 #[derive(Debug)]
 pub struct ScriptedCluster {
     model: Arc<Model>,
@@ -38,6 +38,7 @@ struct Model {
     version: AtomicU64,
     topics_answered: AtomicU64,
     records: AtomicU64,
+    stopped: AtomicBool,
 }
 
 impl ScriptedCluster {
@@ -59,11 +60,15 @@ impl ScriptedCluster {
             version: AtomicU64::new(1),
             topics_answered: AtomicU64::new(0),
             records: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
         });
         for listener in listeners {
             let model = model.clone();
             thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
+                    if model.stopped.load(Ordering::Relaxed) {
+                        return;
+                    }
                     let model = model.clone();
                     // A connection that ends is all that an error means here.
                     thread::spawn(move || drop(model.serve(stream)));
@@ -88,10 +93,20 @@ impl ScriptedCluster {
     }
 
     /// A new connection, past the client.
-    pub(super) fn connect(&self) -> io::Result<TcpStream> {
+    pub(crate) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.model.ports[0]))?;
         stream.set_nodelay(true)?;
         Ok(stream)
+    }
+}
+
+impl Drop for ScriptedCluster {
+    fn drop(&mut self) {
+        self.model.stopped.store(true, Ordering::Relaxed);
+        for &port in &self.model.ports {
+            // Whoever accepts looks at the mark. One that no longer listens has nothing to be told.
+            drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
+        }
     }
 }
 
@@ -159,16 +174,17 @@ impl Model {
         put_count(out, self.partitions);
         let moved = now as usize % self.partitions;
         for index in 0..self.partitions {
-            let leader = (index + usize::from(index == moved)) % self.ports.len() + 1;
-            let replica = (leader as i32).to_be_bytes();
+            let first = index + usize::from(index == moved);
+            let brokers = self.ports.len();
+            let replicas = (first..first + brokers).map(|at| (at % brokers) as i32 + 1);
             put(out, &[0; 2]);
             put(out, &(index as i32).to_be_bytes());
-            put(out, &replica);
+            put(out, &((first % brokers) as i32 + 1).to_be_bytes());
             put(out, &(now as i32).to_be_bytes());
-            for replicas in [1, 1, 0] {
-                put_count(out, replicas);
-                for _ in 0..replicas {
-                    put(out, &replica);
+            for count in [brokers, brokers, 0] {
+                put_count(out, count);
+                for id in replicas.clone().take(count) {
+                    put(out, &id.to_be_bytes());
                 }
             }
         }
@@ -225,45 +241,45 @@ fn api_versions(version: i16, out: &mut Vec<u8>) {
 }
 
 /// Reads a frame's body.
-pub(super) fn read_frame(stream: &mut TcpStream, body: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn read_frame(stream: &mut TcpStream, body: &mut Vec<u8>) -> io::Result<()> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     body.resize(u32::from_be_bytes(length) as usize, 0);
     stream.read_exact(body)
 }
 
-pub(super) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
+pub(crate) fn put_count(out: &mut Vec<u8>, count: usize) {
     put(out, &(count as i32).to_be_bytes());
 }
 
-pub(super) fn put_string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     put(out, &(text.len() as i16).to_be_bytes());
     put(out, text.as_bytes());
 }
 
 /// What is left of a message.
-pub(super) struct Input<'a>(pub(super) &'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
-    pub(super) fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
+    pub(crate) fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(io::ErrorKind::UnexpectedEof)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(super) fn i16(&mut self) -> io::Result<i16> {
+    pub(crate) fn i16(&mut self) -> io::Result<i16> {
         self.take(2).map(|b| i16::from_be_bytes([b[0], b[1]]))
     }
 
-    pub(super) fn i32(&mut self) -> io::Result<i32> {
+    pub(crate) fn i32(&mut self) -> io::Result<i32> {
         self.take(4).map(|b| i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 
-    pub(super) fn nullable_string(&mut self) -> io::Result<Option<&'a str>> {
+    pub(crate) fn nullable_string(&mut self) -> io::Result<Option<&'a str>> {
         let Ok(length) = usize::try_from(self.i16()?) else { return Ok(None) };
         let bytes = self.take(length)?;
         std::str::from_utf8(bytes).map(Some).map_err(|_| io::ErrorKind::InvalidData.into())

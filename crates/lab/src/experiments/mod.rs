@@ -10,6 +10,7 @@ mod cold_start;
 mod leader_move;
 mod load;
 mod lost_leader;
+mod metadata_churn;
 mod observer;
 mod report;
 mod runner;
@@ -182,6 +183,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         &lost_leader::LostLeader(Fault::Killed),
         &lost_leader::LostLeader(Fault::Frozen),
         &cold_start::ColdStart,
+        &metadata_churn::MetadataChurn,
     ]
 }
 

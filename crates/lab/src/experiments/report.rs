@@ -59,7 +59,7 @@ pub struct ArmReport {
     pub throughput_mbps: f64,
     /// Processor time of a record, user and system, in microseconds; of an embedded cluster's brokers too.
     pub cpu_us_per_record: f64,
-    /// From the intended send time to the acknowledgement.
+    /// From the intended send time to the acknowledgement; where an experiment is about `send` itself, of that.
     pub latency_us: Summary,
     /// Where the time went, as far as it could be seen.
     pub phases_us: PhasesReport,

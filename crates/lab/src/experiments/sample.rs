@@ -51,7 +51,7 @@ pub struct Sample {
     pub elapsed: Duration,
     /// Processor time of this process in the measured part; with an embedded cluster the brokers' too.
     pub cpu: CpuTime,
-    /// From the intended send time to the acknowledgement.
+    /// From the intended send time to the acknowledgement; where an experiment is about `send` itself, of that.
     pub latency: Latencies,
     /// From the intended send time until the record's batch was handed to the socket for the last time.
     pub produce: Latencies,

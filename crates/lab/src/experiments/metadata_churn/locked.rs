@@ -1,6 +1,12 @@
-//! The arm to compare with: metadata as Java's producer kept it before KAFKA-16226 and KAFKA-16259, one map behind
-//! one lock that readers take as well. An update merges the answer with what is known and rebuilds every index while
-//! it holds the lock, as `MetadataCache.mergeWith` and `computeClusterView` did inside `synchronized`.
+//! The arm to compare with: metadata as Java's producer kept it before KAFKA-16226 and KAFKA-16259, one cache behind one
+//! lock that readers take as well. An update, however little it says, merges the answer with all that is known and
+//! rebuilds every index while it holds the lock, as `Metadata.update` did, which is `synchronized`, with
+//! `MetadataCache.mergeWith` and `computeClusterView`; a send waits for it in `Metadata.fetch`, which is so too.
+//!
+//! Where the model differs it is in the lock's favour: a send takes the lock once (Java's twice, to read and to note that
+//! the topic is used), there is one index less, nothing is freed or collected under the lock, and there are two updates
+//! a second, each of a whole refresh, where every expired topic that is used again used to bring one. What the cache
+//! says is not used: the producer behind it is the same in all arms.
 
 use std::{
     collections::HashMap,
@@ -11,7 +17,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::broker::{Input, ScriptedCluster, put, put_count, put_string, read_frame};
+use crate::scripted::{Input, ScriptedCluster, put, put_count, put_string, read_frame};
 
 /// A partition as an answer describes it.
 #[derive(Clone, Debug)]
@@ -64,7 +70,9 @@ impl LockedCache {
         for partitions in by_topic.values_mut() {
             partitions.sort_by_key(|partition| partition.index);
         }
-        *indices = Indices { partitions, by_topic, by_node };
+        let former = std::mem::replace(&mut *indices, Indices { partitions, by_topic, by_node });
+        drop(indices);
+        drop(former);
     }
 }
 
