@@ -1,4 +1,5 @@
-//! Transactions against Apache Kafka: `transaction.version` 2, and then 1, on one cluster of three brokers.
+//! Transactions under `transaction.version` 2 and 1, on the embedded cluster and on Apache Kafka: the same checks on both,
+//! three brokers each.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::Backend;
+use common::{Backend, raw::committed_offsets};
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerGroupMetadata, Error, ErrorCode,
     OffsetAndMetadata, ProducerConfig, Record, TopicPartition, TransactionalProducer,
@@ -17,6 +18,8 @@ use curtail::{
 
 /// Partitions of the topic of each check.
 const PARTITIONS: i32 = 3;
+/// Partitions of `__transaction_state`, on both kinds of cluster.
+const COORDINATOR_PARTITIONS: i32 = 5;
 /// Far more than any check needs; a client that hangs fails by it.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -195,13 +198,13 @@ async fn offsets_are_committed_with_the_transaction(backend: &Backend, topic: &s
     let transaction = producer.begin_transaction().await.expect("begun");
     transaction.send_offsets_to_transaction(offsets(70), &group).await.expect("added");
     transaction.abort().await.expect("aborted");
-    until_offsets(backend, &group.group_id, &[(0, 5), (1, 6)]);
+    until_offsets(backend, &group.group_id, topic, &[(0, 5), (1, 6)]).await;
 
     // Offsets alone are a transaction too.
     let transaction = producer.begin_transaction().await.expect("begun");
     transaction.send_offsets_to_transaction(offsets(8), &group).await.expect("added");
     transaction.commit().await.expect("committed");
-    until_offsets(backend, &group.group_id, &[(0, 8), (1, 9)]);
+    until_offsets(backend, &group.group_id, topic, &[(0, 8), (1, 9)]).await;
 
     // A member that the group does not have may commit nothing.
     let stranger =
@@ -216,36 +219,19 @@ async fn offsets_are_committed_with_the_transaction(backend: &Backend, topic: &s
     let transaction = producer.begin_transaction().await.expect("begun");
     transaction.send_offsets_to_transaction(offsets(10), &group).await.expect("added");
     transaction.commit().await.expect("committed");
-    until_offsets(backend, &group.group_id, &[(0, 10), (1, 11)]);
+    until_offsets(backend, &group.group_id, topic, &[(0, 10), (1, 11)]).await;
 }
 
-/// Asks until the group's offsets are these; the markers that commit them follow the answer to the commit. The check's
-/// limit ends it.
-fn until_offsets(backend: &Backend, group: &str, expected: &[(i32, i64)]) {
+/// Asks until the group's offsets are these; the markers that commit them follow the answer to the commit.
+async fn until_offsets(backend: &Backend, group: &str, topic: &str, expected: &[(i32, i64)]) {
     let deadline = Instant::now() + LIMIT;
     loop {
-        let seen = group_offsets(backend, group);
-        if seen == expected {
+        let seen = committed_offsets(backend, group, topic, PARTITIONS).await;
+        if seen.as_deref() == Some(expected) {
             return;
         }
         assert!(Instant::now() < deadline, "{seen:?} instead of {expected:?}");
     }
-}
-
-/// What Kafka's own tool says a group has committed.
-fn group_offsets(backend: &Backend, group: &str) -> Vec<(i32, i64)> {
-    let Backend::Apache(cluster) = backend else { unreachable!("the tool needs Apache Kafka") };
-    let args = ["--bootstrap-server", &cluster.bootstrap(), "--describe", "--group", group];
-    let class = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
-    let output = cluster.run_tool(class, &args, b"").expect("the tool runs");
-    assert!(output.success(), "{}", output.stderr);
-    // GROUP TOPIC PARTITION CURRENT-OFFSET …
-    let rows = output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let rows = rows.filter(|row| row.first() == Some(&group));
-    let mut offsets: Vec<(i32, i64)> =
-        rows.map(|row| (row[2].parse().unwrap(), row[3].parse().unwrap())).collect();
-    offsets.sort_unstable();
-    offsets
 }
 
 /// Broker ids start at 1.
@@ -289,7 +275,6 @@ fn coordinator_partition(transactional_id: &str, partitions: i32) -> i32 {
 }
 
 async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &str) {
-    let Backend::Apache(cluster) = backend else { unreachable!("made for Apache Kafka") };
     let mut producer = transactional(backend, topic, &[("max.block.ms", "1000")]);
     while let Err(error) = producer.init_transactions().await {
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
@@ -297,9 +282,9 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     let transaction = producer.begin_transaction().await.expect("begun");
     send(&transaction, topic, everywhere("kept", 5)).await;
     transaction.flush().await.expect("written");
-    let partition = coordinator_partition(topic, 5);
+    let partition = coordinator_partition(topic, COORDINATOR_PARTITIONS);
     let coordinator = leader(backend, "__transaction_state", partition).await;
-    cluster.freeze(coordinator as usize - 1).expect("frozen");
+    backend.freeze(coordinator);
     let frozen = Instant::now();
     let error = transaction.commit().await.expect_err("nobody answers yet");
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
@@ -309,8 +294,8 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
     }
     let took = frozen.elapsed();
-    cluster.thaw(coordinator as usize - 1).expect("thawed");
-    // The cluster gives the coordinator's partition to another broker after 3 s; without noticing that, the client
+    backend.thaw(coordinator);
+    // The cluster gives the coordinator's partition to another broker after 3 s at most; without noticing that, the client
     // would wait for request.timeout.ms, 30 s.
     assert!(took < Duration::from_secs(25), "took {took:?}");
     drop(producer);
@@ -352,55 +337,75 @@ async fn within_limit<F: Future<Output = ()>>(name: &str, check: F) {
     assert!(done.is_ok(), "{name} takes more than {LIMIT:?}");
 }
 
-async fn create(backend: &Backend, topic: &str) {
-    let Backend::Apache(_) = backend else {
-        return backend.create_topic(topic, PARTITIONS, 3).await;
-    };
-    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
-    let new = curtail::NewTopic::new(topic)
-        .partitions(PARTITIONS)
-        .replication_factor(3)
-        .config("max.message.bytes", "20000");
-    for (_, result) in admin.create_topics(&[new]).await.expect("answered") {
-        result.expect("created");
-    }
-}
-
 /// Runs checks one after the other, each on a topic of its own that also gives the transactional id.
 macro_rules! check {
     ($backend:expr, $prefix:literal: $($check:ident),* $(,)?) => {$(
         let topic = format!("{}-{}", $prefix, stringify!($check));
-        create($backend, &topic).await;
+        let configs = [("max.message.bytes", "20000")];
+        $backend.create_topic_with(&topic, PARTITIONS, 3, &configs).await;
         within_limit(&topic, $check($backend, &topic)).await;
     )*};
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+async fn checks_of_version_2(backend: &Backend) {
+    check!(backend, "v2":
+        commit_is_visible_and_abort_is_not,
+        a_second_producer_fences_the_first,
+        offsets_are_committed_with_the_transaction,
+        a_lost_record_ends_its_transaction_only,
+        a_broker_is_killed_within_a_transaction,
+        a_coordinator_is_frozen_before_the_commit,
+    );
+}
+
+async fn checks_of_version_1(backend: &Backend) {
+    check!(backend, "v1":
+        commit_is_visible_and_abort_is_not,
+        a_second_producer_fences_the_first,
+        offsets_are_committed_with_the_transaction,
+        a_lost_record_ends_its_transaction_only,
+        a_broker_is_killed_within_a_transaction,
+        a_coordinator_is_frozen_before_the_commit,
+    );
 }
 
 #[test]
 fn transactions_on_apache() {
     let Some(backend) = Backend::apache("transactions_on_apache", 3) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        check!(&backend, "v2":
-            commit_is_visible_and_abort_is_not,
-            a_second_producer_fences_the_first,
-            offsets_are_committed_with_the_transaction,
-            a_lost_record_ends_its_transaction_only,
-            a_broker_is_killed_within_a_transaction,
-            a_coordinator_is_frozen_before_the_commit,
-        );
+    runtime().block_on(async {
+        checks_of_version_2(&backend).await;
         lower_transaction_version(&backend);
-        check!(&backend, "v1":
-            commit_is_visible_and_abort_is_not,
-            a_second_producer_fences_the_first,
-            offsets_are_committed_with_the_transaction,
-            a_lost_record_ends_its_transaction_only,
-            a_broker_is_killed_within_a_transaction,
-        );
+        checks_of_version_1(&backend).await;
     });
+}
+
+#[test]
+fn transactions_of_version_2_embedded() {
+    runtime().block_on(async { checks_of_version_2(&embedded(2).await).await });
+}
+
+#[test]
+fn transactions_of_version_1_embedded() {
+    runtime().block_on(async { checks_of_version_1(&embedded(1).await).await });
+}
+
+async fn embedded(transaction_version: i16) -> Backend {
+    Backend::embedded_with(3, |config| {
+        // As with Apache Kafka: long enough for a machine that is busy with other tests.
+        config.broker_session_timeout = Duration::from_secs(3);
+        config.broker_heartbeat_interval = Duration::from_millis(500);
+        config.transaction_version = transaction_version;
+        config.transaction_log_partitions = COORDINATOR_PARTITIONS;
+    })
+    .await
 }
 
 /// From here on the cluster runs transactions as it did before KIP-890.

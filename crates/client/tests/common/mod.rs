@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod raw;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{
     Consumer, ConsumerConfig, ConsumerRecord, Env, Producer, ProducerConfig, TopicPartition,
 };
-use curtail_apache::ApacheCluster;
+use curtail_apache::{ApacheCluster, ApacheClusterBuilder};
 use curtail_cluster::{Cluster, ClusterConfig};
 
 /// A running cluster of either kind.
@@ -43,13 +45,21 @@ impl Backend {
 
     /// Apache Kafka, or `None` with a line that says why not.
     pub(crate) fn apache(test: &str, brokers: usize) -> Option<Self> {
+        Self::apache_with(test, brokers, |builder| builder)
+    }
+
+    /// Apache Kafka with settings of the test's own, or `None` with a line that says why not.
+    pub(crate) fn apache_with(
+        test: &str,
+        brokers: usize,
+        change: impl FnOnce(ApacheClusterBuilder) -> ApacheClusterBuilder,
+    ) -> Option<Self> {
         let toolchain = curtail_apache::require_or_skip(test)?;
-        let cluster = ApacheCluster::builder()
+        let builder = ApacheCluster::builder()
             .toolchain(toolchain)
             .brokers(brokers)
-            .property("auto.create.topics.enable", "false")
-            .start()
-            .expect("Apache Kafka starts");
+            .property("auto.create.topics.enable", "false");
+        let cluster = change(builder).start().expect("Apache Kafka starts");
         Some(Self::Apache(Box::new(cluster)))
     }
 
@@ -61,16 +71,30 @@ impl Backend {
     }
 
     pub(crate) async fn create_topic(&self, name: &str, partitions: i32, replicas: i16) {
+        self.create_topic_with(name, partitions, replicas, &[]).await;
+    }
+
+    pub(crate) async fn create_topic_with(
+        &self,
+        name: &str,
+        partitions: i32,
+        replicas: i16,
+        configs: &[(&str, &str)],
+    ) {
         match self {
             Self::Embedded(cluster) => {
-                cluster.create_topic(name, partitions, replicas, &[]).expect("the topic is new");
+                let created = cluster.create_topic(name, partitions, replicas, configs);
+                created.expect("the topic is new");
                 cluster.settled().await;
             }
             Self::Apache(cluster) => {
                 let (partitions, replicas) = (partitions.to_string(), replicas.to_string());
-                let args = [
+                let bootstrap = cluster.bootstrap();
+                let configs: Vec<String> =
+                    configs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let mut args = vec![
                     "--bootstrap-server",
-                    &cluster.bootstrap(),
+                    &bootstrap,
                     "--create",
                     "--topic",
                     name,
@@ -79,6 +103,7 @@ impl Backend {
                     "--replication-factor",
                     &replicas,
                 ];
+                args.extend(configs.iter().flat_map(|config| ["--config", config]));
                 let output = cluster
                     .run_tool("org.apache.kafka.tools.TopicCommand", &args, b"")
                     .expect("TopicCommand runs");

@@ -1,0 +1,63 @@
+//! One request and its answer on a plain connection, for what the client does not ask.
+
+use bytes::Bytes;
+use curtail_wire::{
+    ApiKey, ErrorCode,
+    cold::{
+        self, Request, StrBytes,
+        messages::{OffsetFetchRequest, offset_fetch_request::OffsetFetchRequestTopic},
+    },
+    header,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::Backend;
+
+/// Of the last version that asks for one group only.
+const OFFSET_FETCH: i16 = 7;
+
+async fn ask<R: Request>(address: &str, version: i16, request: &R) -> R::Response {
+    let frame = cold::encode_request(version, 1, Some("test"), request).expect("a request");
+    let mut socket = TcpStream::connect(address).await.expect("the broker listens");
+    socket.write_all(&frame).await.expect("the connection is open");
+    let length = socket.read_u32().await.expect("an answer");
+    let mut answer = vec![0; length as usize];
+    socket.read_exact(&mut answer).await.expect("an answer");
+    let body = header::response_body(&Bytes::from(answer), ApiKey(R::KEY), version);
+    cold::decode_response(version, body.expect("an answer")).expect("a response")
+}
+
+/// What a group has committed in the partitions of a topic, those without an offset left out; `None` where no broker is
+/// the group's coordinator now.
+pub(crate) async fn committed_offsets(
+    backend: &Backend,
+    group: &str,
+    topic: &str,
+    partitions: i32,
+) -> Option<Vec<(i32, i64)>> {
+    let text = |text: &str| StrBytes::from_string(text.to_owned());
+    let topics = OffsetFetchRequestTopic::default()
+        .with_name(text(topic).into())
+        .with_partition_indexes((0..partitions).collect());
+    let request = OffsetFetchRequest::default()
+        .with_group_id(text(group).into())
+        .with_topics(Some(vec![topics]));
+    for address in backend.bootstrap().split(',') {
+        let answer = ask(address, OFFSET_FETCH, &request).await;
+        if ErrorCode(answer.error_code).is_error() {
+            continue;
+        }
+        let partitions = answer.topics.into_iter().flat_map(|topic| topic.partitions);
+        let offsets = partitions.inspect(|p| assert_eq!(p.error_code, 0, "{p:?}"));
+        let mut offsets: Vec<(i32, i64)> = offsets
+            .filter(|p| p.committed_offset >= 0)
+            .map(|p| (p.partition_index, p.committed_offset))
+            .collect();
+        offsets.sort_unstable();
+        return Some(offsets);
+    }
+    None
+}
