@@ -6,8 +6,9 @@ use std::{thread, time::Duration};
 
 use common::Backend;
 use curtail::{
-    ConsumerConfig, Error, ProducerConfig, Record, TopicPartition,
-    blocking::{Consumer, Producer},
+    ConsumerConfig, ConsumerGroupMetadata, Error, IsolationLevel, OffsetAndMetadata,
+    ProducerConfig, Record, TopicPartition,
+    blocking::{Consumer, Producer, TransactionalProducer},
 };
 use tokio::runtime::Runtime;
 
@@ -94,6 +95,72 @@ fn a_wait_with_a_limit_ends_and_can_be_taken_up_again() {
 }
 
 #[test]
+fn threads_share_a_transaction_and_readers_see_what_was_committed() {
+    let (runtime, backend) = cluster("blocking", 4);
+    let config = ProducerConfig::new(backend.bootstrap()).transactional_id("blocking");
+    let mut producer = TransactionalProducer::new(config).expect("usable");
+    let early = producer.begin_transaction().expect_err("nobody knows the id yet");
+    assert!(matches!(early, Error::IllegalState(_)), "{early}");
+    producer.init_transactions().expect("initialized");
+    let group = ConsumerGroupMetadata::new("readers");
+    for (n, value) in ["first", "aborted", "last"].into_iter().enumerate() {
+        let transaction = producer.begin_transaction().expect("begun");
+        let written = |record| transaction.send(record).expect("sent").wait().expect("written");
+        thread::scope(|scope| {
+            for partition in 0..4 {
+                let record = Record::to("blocking").partition(partition).value(value);
+                scope.spawn(move || written(record));
+            }
+        });
+        let next = (TopicPartition::new("blocking", 0), OffsetAndMetadata::new(n as i64));
+        transaction.send_offsets_to_transaction([next], &group).expect("added");
+        match value {
+            "aborted" => transaction.abort().expect("aborted"),
+            _ => transaction.commit().expect("committed"),
+        }
+    }
+    // Opened and left: closing aborts it.
+    let open = producer.begin_transaction().expect("begun");
+    open.try_send(Record::to("blocking").partition(0).value("open")).expect("sent");
+    open.flush().expect("flushed");
+    drop(open);
+    producer.close().expect("closed");
+
+    let config = ConsumerConfig::new(backend.bootstrap());
+    let config = config.isolation_level(IsolationLevel::ReadCommitted);
+    let mut consumer = Consumer::new(config).expect("usable");
+    let all: Vec<TopicPartition> =
+        (0..4).map(|partition| TopicPartition::new("blocking", partition)).collect();
+    consumer.assign(all.iter().cloned());
+    consumer.seek_to_beginning(&all).expect("assigned");
+    let mut seen: Vec<(i32, String)> = consumer
+        .iter()
+        .take(8)
+        .map(|record| {
+            let record = record.expect("read");
+            let value = record.value().expect("a value").to_vec();
+            (record.partition(), String::from_utf8(value).expect("text"))
+        })
+        .collect();
+    // Within a partition the order is the log's.
+    seen.sort_by_key(|(partition, _)| *partition);
+    let expected = (0..4).flat_map(|p| ["first", "last"].map(|value| (p, value.to_owned())));
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+    consumer.close().expect("closed");
+    let committed = async {
+        loop {
+            let seen = common::raw::committed_offsets(&backend, "readers", "blocking", 1).await;
+            // The markers that commit them follow the answer to the commit.
+            if seen == Some(vec![(0, 2)]) {
+                return;
+            }
+        }
+    };
+    let limit = Duration::from_secs(30);
+    runtime.block_on(async { tokio::time::timeout(limit, committed).await }).expect("committed");
+}
+
+#[test]
 fn an_async_context_is_refused_with_a_clear_error() {
     let (runtime, backend) = cluster("blocking", 1);
     let refused = |error: Error| {
@@ -106,6 +173,8 @@ fn an_async_context_is_refused_with_a_clear_error() {
     runtime.block_on(async {
         refused(Producer::new(ProducerConfig::new("localhost:9092")).expect_err("refused"));
         refused(Consumer::new(ConsumerConfig::new("localhost:9092")).expect_err("refused"));
+        let transactional = ProducerConfig::new("localhost:9092").transactional_id("x");
+        refused(TransactionalProducer::new(transactional).expect_err("refused"));
         refused(producer.send(Record::to("blocking").value("x")).expect_err("refused"));
         refused(producer.flush().expect_err("refused"));
         refused(consumer.poll(Duration::ZERO).expect_err("refused"));

@@ -1,6 +1,6 @@
 //! The same clients for plain threads.
 //!
-//! [`Producer`] and [`Consumer`] here are those of the crate's root, with the same settings, errors and guarantees, and
+//! [`Producer`], [`TransactionalProducer`] and [`Consumer`] here are those of the crate's root, with the same settings, errors and guarantees, and
 //! methods that block the calling thread instead of being awaited. Each client owns a runtime on a thread of its own,
 //! which reads answers, keeps deadlines and fetches ahead while the application does something else.
 //!
@@ -31,6 +31,7 @@
 
 mod consumer;
 mod producer;
+mod transaction;
 
 use std::{sync::Arc, thread};
 
@@ -42,6 +43,7 @@ use tokio::{
 pub use self::{
     consumer::{Consumer, Iter},
     producer::{Delivery, Producer},
+    transaction::{Transaction, TransactionalProducer},
 };
 use crate::{Error, Result};
 

@@ -56,17 +56,7 @@ impl Producer {
     /// # Errors
     /// As there, and inside an async context.
     pub fn send(&self, record: Record<'_>) -> Result<Delivery> {
-        refuse_in_async_context()?;
-        let mut send = pin!(self.inner.send(record));
-        let first = {
-            let _entered = self.runtime.enter();
-            send.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        };
-        let sent = match first {
-            Poll::Ready(sent) => sent,
-            Poll::Pending => self.runtime.block_on(send)?,
-        };
-        sent.map(|inner| Delivery { inner, runtime: self.runtime.clone() })
+        Delivery::of_send(&self.runtime, self.inner.send(record))
     }
 
     /// As [`crate::Producer::try_send`]: never blocks, and so may be called anywhere.
@@ -74,9 +64,7 @@ impl Producer {
     /// # Errors
     /// As there.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
-        let _entered = self.runtime.enter();
-        let inner = self.inner.try_send(record)?;
-        Ok(Delivery { inner, runtime: self.runtime.clone() })
+        Delivery::of_try_send(&self.runtime, || self.inner.try_send(record))
     }
 
     /// As [`crate::Producer::flush`].
@@ -136,6 +124,33 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Runs a send to its end. Most end at once, without a wait.
+    pub(super) fn of_send(
+        runtime: &Runtime,
+        send: impl Future<Output = Result<crate::Delivery>>,
+    ) -> Result<Self> {
+        refuse_in_async_context()?;
+        let mut send = pin!(send);
+        let first = {
+            let _entered = runtime.enter();
+            send.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let sent = match first {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => runtime.block_on(send)?,
+        };
+        sent.map(|inner| Self { inner, runtime: runtime.clone() })
+    }
+
+    pub(super) fn of_try_send(
+        runtime: &Runtime,
+        try_send: impl FnOnce() -> Result<crate::Delivery>,
+    ) -> Result<Self> {
+        let _entered = runtime.enter();
+        let inner = try_send()?;
+        Ok(Self { inner, runtime: runtime.clone() })
+    }
+
     /// Waits for the outcome, at most about `delivery.timeout.ms`.
     ///
     /// # Errors

@@ -1,0 +1,179 @@
+//! Transactions for plain threads.
+
+use super::{Delivery, Runtime};
+use crate::{
+    ConsumerGroupMetadata, OffsetAndMetadata, ProducerConfig, Record, Result, TopicPartition,
+};
+
+/// [`crate::TransactionalProducer`] for plain threads.
+///
+/// ```no_run
+/// use curtail::{Error, ProducerConfig, Record, blocking::TransactionalProducer};
+///
+/// # fn main() -> curtail::Result<()> {
+/// let config = ProducerConfig::new("localhost:9092").transactional_id("transfers-0");
+/// let mut producer = TransactionalProducer::new(config)?;
+/// producer.init_transactions()?;
+///
+/// let transaction = producer.begin_transaction()?;
+/// transaction.send(Record::to("accounts").key("7").value("-42.00"))?;
+/// transaction.send(Record::to("accounts").key("8").value("+42.00"))?;
+/// match transaction.commit() {
+///     Ok(()) => {}
+///     Err(error) if error.is_abortable() => producer.abort_transaction()?,
+///     // Nobody knows yet: the same call leads to the same outcome.
+///     Err(Error::Timeout { .. }) => producer.commit_transaction()?,
+///     Err(error) => return Err(error),
+/// }
+/// producer.close()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct TransactionalProducer {
+    // Before the runtime: its tasks are stopped while the runtime still runs.
+    inner: crate::TransactionalProducer,
+    runtime: Runtime,
+}
+
+impl TransactionalProducer {
+    /// A transactional producer with a runtime of its own. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// As [`crate::TransactionalProducer::new`]; inside an async context; if the system has no thread left.
+    pub fn new(config: ProducerConfig) -> Result<Self> {
+        let runtime = Runtime::start()?;
+        let entered = runtime.enter();
+        let inner = crate::TransactionalProducer::new(config)?;
+        drop(entered);
+        Ok(Self { inner, runtime })
+    }
+
+    /// As [`crate::TransactionalProducer::init_transactions`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn init_transactions(&mut self) -> Result<()> {
+        self.runtime.block_on(self.inner.init_transactions())?
+    }
+
+    /// As [`crate::TransactionalProducer::begin_transaction`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn begin_transaction(&mut self) -> Result<Transaction<'_>> {
+        let Self { inner, runtime } = self;
+        let inner = runtime.block_on(inner.begin_transaction())??;
+        Ok(Transaction { inner, runtime })
+    }
+
+    /// As [`crate::TransactionalProducer::commit_transaction`], for a call that has to be repeated.
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn commit_transaction(&mut self) -> Result<()> {
+        self.runtime.block_on(self.inner.commit_transaction())?
+    }
+
+    /// As [`crate::TransactionalProducer::abort_transaction`], for after a failed commit or a call that has to be
+    /// repeated.
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn abort_transaction(&mut self) -> Result<()> {
+        self.runtime.block_on(self.inner.abort_transaction())?
+    }
+
+    /// As [`crate::TransactionalProducer::warm_up`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn warm_up(&self, topics: &[&str]) -> Result<()> {
+        self.runtime.block_on(self.inner.warm_up(topics))?
+    }
+
+    /// As [`crate::TransactionalProducer::partitions_for`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn partitions_for(&self, topic: &str) -> Result<usize> {
+        self.runtime.block_on(self.inner.partitions_for(topic))?
+    }
+
+    /// As [`crate::TransactionalProducer::close`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context: then an open transaction is left to its timeout.
+    pub fn close(self) -> Result<()> {
+        self.runtime.block_on(self.inner.close())?
+    }
+}
+
+/// [`crate::Transaction`] for plain threads. Dropped without [`Transaction::commit`] or [`Transaction::abort`], it is
+/// aborted at the next [`TransactionalProducer::begin_transaction`] or [`TransactionalProducer::close`]. Threads may
+/// share it to send.
+#[must_use = "a transaction that is dropped is aborted"]
+#[derive(Debug)]
+pub struct Transaction<'p> {
+    inner: crate::Transaction<'p>,
+    runtime: &'p Runtime,
+}
+
+impl Transaction<'_> {
+    /// As [`crate::Transaction::send`]: returns when the record is in its batch, after at most `max.block.ms`.
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn send(&self, record: Record<'_>) -> Result<Delivery> {
+        Delivery::of_send(self.runtime, self.inner.send(record))
+    }
+
+    /// As [`crate::Transaction::try_send`]: never blocks, and so may be called anywhere.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
+        Delivery::of_try_send(self.runtime, || self.inner.try_send(record))
+    }
+
+    /// As [`crate::Transaction::flush`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn flush(&self) -> Result<()> {
+        self.runtime.block_on(self.inner.flush())?
+    }
+
+    /// As [`crate::Transaction::send_offsets_to_transaction`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn send_offsets_to_transaction(
+        &self,
+        offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
+        group: &ConsumerGroupMetadata,
+    ) -> Result<()> {
+        self.runtime.block_on(self.inner.send_offsets_to_transaction(offsets, group))?
+    }
+
+    /// As [`crate::Transaction::commit`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context: then the transaction stays open.
+    pub fn commit(self) -> Result<()> {
+        self.runtime.block_on(self.inner.commit())?
+    }
+
+    /// As [`crate::Transaction::abort`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context: then the transaction stays open.
+    pub fn abort(self) -> Result<()> {
+        self.runtime.block_on(self.inner.abort())?
+    }
+
+    /// As [`crate::Transaction::is_version_2`].
+    #[must_use]
+    pub fn is_version_2(&self) -> bool {
+        self.inner.is_version_2()
+    }
+}
