@@ -87,6 +87,9 @@ pub struct ClusterConfig {
     pub bind: Option<IpAddr>,
     /// Ports.
     pub ports: Ports,
+    /// `broker.rack`: one for each broker, in the order of their ids, where an empty one stands for none; or nothing at
+    /// all.
+    pub racks: Vec<String>,
     /// Where the logs live.
     pub storage: Storage,
     /// `num.partitions`: partitions of a topic created without a count.
@@ -176,6 +179,7 @@ impl Default for ClusterConfig {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             bind: None,
             ports: Ports::default(),
+            racks: Vec::new(),
             storage: Storage::default(),
             num_partitions: 1,
             default_replication_factor: 1,
@@ -223,6 +227,12 @@ impl ClusterConfig {
         1..=i32::try_from(self.brokers).unwrap_or(i32::MAX)
     }
 
+    /// The rack of a broker.
+    pub(crate) fn rack(&self, id: i32) -> Option<&str> {
+        let at = usize::try_from(id).ok()?.checked_sub(1)?;
+        self.racks.get(at).map(String::as_str).filter(|rack| !rack.is_empty())
+    }
+
     /// Checks what belongs together.
     ///
     /// # Errors
@@ -249,6 +259,9 @@ impl ClusterConfig {
             );
         }
         let count = self.brokers as usize;
+        if !self.racks.is_empty() && self.racks.len() != count {
+            return fail(format!("broker.rack has {} racks for {count} brokers", self.racks.len()));
+        }
         match &self.ports {
             Ports::List(list) if list.len() != count => {
                 fail(format!("{} addresses for {count} brokers", list.len()))

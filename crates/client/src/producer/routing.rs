@@ -266,6 +266,7 @@ pub(super) fn review(
         avoided: troubles.iter().filter(|trouble| **trouble > least).count(),
     };
     topic.routes.store(Arc::new(routes));
+    keep_to_routes(shared, topic);
     let mut left = Vec::new();
     for (partition, trouble) in topic.partitions.iter().zip(troubles) {
         let mut state = partition.state.lock();
@@ -275,6 +276,15 @@ pub(super) fn review(
         }
     }
     left
+}
+
+/// Moves the choice on if it is none of the usable partitions: the first one is drawn from all of them.
+fn keep_to_routes(shared: &Shared, topic: &TopicState) {
+    let current = topic.sticky.current();
+    let routes = topic.routes.load();
+    if !routes.by_lane.iter().any(|route| route.partitions.contains(&current)) {
+        topic.sticky.leave(current, |_| next(shared, topic, false));
+    }
 }
 
 /// Moves what was never sent and is bound to no partition from a partition in trouble to others. The caller holds no

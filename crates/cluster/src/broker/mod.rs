@@ -93,7 +93,7 @@ impl Broker {
             node_id: b.id,
             host: b.host.to_string(),
             port: i32::from(b.port),
-            rack: None,
+            rack: self.config.rack(id).map(str::to_owned),
         })
     }
 

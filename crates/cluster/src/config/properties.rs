@@ -70,6 +70,12 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
+/// One rack for each broker; an empty text is no list at all.
+fn racks(text: &str) -> Vec<String> {
+    let racks = text.split(',').map(|rack| rack.trim().to_owned());
+    if text.trim().is_empty() { Vec::new() } else { racks.collect() }
+}
+
 macro_rules! property {
     ($name:literal, $expected:literal, $field:ident, $parse:expr, $show:expr) => {
         Property {
@@ -101,6 +107,13 @@ static PROPERTIES: &[Property] = &[
         broker_heartbeat_interval,
         |t| millis(t, 1),
         MILLIS
+    ),
+    property!(
+        "broker.rack",
+        "the brokers' racks, separated by commas",
+        racks,
+        |t| Some(racks(t)),
+        |racks: &Vec<String>| racks.join(",")
     ),
     property!(
         "broker.session.timeout.ms",

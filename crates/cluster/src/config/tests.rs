@@ -17,6 +17,8 @@ fn a_property_reads_back_as_it_was_set() {
     assert_eq!(config.min_insync_replicas, 2);
     assert_eq!(config.broker_session_timeout, Duration::from_secs(3));
     assert_eq!(config.log_message_timestamp_type, TimestampType::LogAppendTime);
+    config.set("broker.rack", "a, ,b").unwrap();
+    assert_eq!([0, 1, 2, 3, 4].map(|id| config.rack(id)), [None, Some("a"), None, Some("b"), None]);
 }
 
 #[test]
@@ -56,6 +58,7 @@ fn contradictions_are_found() {
     assert!(refused(|c| c.brokers = 0));
     assert!(refused(|c| c.default_replication_factor = 4));
     assert!(refused(|c| c.broker_heartbeat_interval = Duration::from_secs(10)));
+    assert!(refused(|c| c.racks = vec!["a".into()]));
     assert!(refused(|c| c.ports = Ports::List(vec![])));
     assert!(refused(|c| c.ports = Ports::From(65_535)));
     assert!(refused(|c| c.storage = Storage::Disks(vec![])));

@@ -41,7 +41,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
             let broker = DescribeClusterBroker::default()
                 .with_broker_id(BrokerId(b.id))
                 .with_host(text(&b.host))
-                .with_port(i32::from(b.port));
+                .with_port(i32::from(b.port))
+                .with_rack(call.broker.config.rack(b.id).map(text));
             if call.version() >= 2 { broker.with_is_fenced(b.fenced) } else { broker }
         })
         .collect();

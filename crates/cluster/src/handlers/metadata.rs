@@ -16,6 +16,7 @@ use curtail_wire::{
 use super::{Answer, Call};
 use crate::{
     broker::Broker,
+    config::ClusterConfig,
     controller::{CONTROLLER_ID, TopicSpec, valid_name},
     coordinator::Kind,
     image::{Image, NO_LEADER, PartitionImage, TopicImage},
@@ -53,7 +54,7 @@ pub(super) fn handle(
     };
     let response = MetadataResponse {
         throttle_time_ms: 0,
-        brokers: brokers(&image),
+        brokers: brokers(&call.broker.config, &image),
         cluster_id: Some(image.cluster_id.to_string()),
         controller_id: controller_id(&image),
         topics,
@@ -79,13 +80,13 @@ pub(super) fn controller_id(image: &Image) -> i32 {
         .unwrap_or(-1)
 }
 
-fn brokers(image: &Image) -> Vec<MetadataBroker> {
+fn brokers(config: &ClusterConfig, image: &Image) -> Vec<MetadataBroker> {
     let live = image.brokers.values().filter(|b| !b.fenced);
     live.map(|b| MetadataBroker {
         node_id: b.id,
         host: b.host.to_string(),
         port: i32::from(b.port),
-        rack: None,
+        rack: config.rack(b.id).map(str::to_owned),
     })
     .collect()
 }
