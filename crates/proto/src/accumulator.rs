@@ -629,12 +629,15 @@ impl<C> PartitionQueue<C> {
         oldest.map(|created| created + policy.delivery_timeout)
     }
 
-    /// Whether no batch of a lower order than this one, in flight, is without an outcome.
-    pub fn is_oldest(&self, batch: &Batch<C>) -> bool {
-        self.work.as_ref().is_none_or(|work| {
-            work.in_flight.front().is_none_or(|&order| order >= batch.order)
-                && work.again.front().is_none_or(|other| other.order > batch.order)
-        })
+    /// Whether the broker has everything before this batch: each batch of a lower order was written. It does not if one
+    /// of them is without an outcome, or was lost.
+    pub fn is_next(&self, batch: &Batch<C>) -> bool {
+        // At rest there is no gap, and nothing without an outcome.
+        let Some(work) = &self.work else { return true };
+        let has_gap = self.numbering.is_some_and(|numbering| numbering.gap != Gap::None);
+        work.in_flight.front().is_none_or(|&order| order >= batch.order)
+            && work.again.front().is_none_or(|other| other.order > batch.order)
+            && !(has_gap && work.gap_at < batch.order)
     }
 
     /// Failures in a row since the last batch was written or the leader changed.

@@ -7,8 +7,8 @@ use curtail_wire::ErrorCode;
 pub struct Context {
     /// Whether the batch carries a producer id and sequence.
     pub idempotent: bool,
-    /// Whether no batch of the same partition with a lower sequence is still without an outcome.
-    pub is_oldest: bool,
+    /// Whether every batch of the same partition with a lower sequence was written.
+    pub is_next: bool,
 }
 
 /// What to do with a batch after its answer.
@@ -55,9 +55,9 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
         // The transaction before is not quite finished (KIP-890).
         | ErrorCode::CONCURRENT_TRANSACTIONS
         | ErrorCode::THROTTLING_QUOTA_EXCEEDED => Verdict::Retry { refresh_metadata: false },
-        // A later batch arrived before an earlier one that is being sent again: it waits for its turn. The oldest
-        // one has nobody to wait for, so the broker has lost what came before it.
-        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if context.idempotent && !context.is_oldest => {
+        // A later batch arrived before an earlier one that is being sent again, or that never will be: it waits for its
+        // turn, or for the next epoch. The next one has nobody to wait for: the broker has lost what came before it.
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if context.idempotent && !context.is_next => {
             Verdict::Retry { refresh_metadata: false }
         }
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID
@@ -94,15 +94,15 @@ pub fn may_have_been_written(error: ErrorCode) -> bool {
 mod tests {
     use super::*;
 
-    const OLDEST: Context = Context { idempotent: true, is_oldest: true };
-    const LATER: Context = Context { idempotent: true, is_oldest: false };
-    const PLAIN: Context = Context { idempotent: false, is_oldest: true };
+    const NEXT: Context = Context { idempotent: true, is_next: true };
+    const LATER: Context = Context { idempotent: true, is_next: false };
+    const PLAIN: Context = Context { idempotent: false, is_next: true };
 
     #[test]
     fn every_code_has_exactly_one_meaning() {
         for code in -1..=140 {
             let error = ErrorCode(code);
-            let verdict = classify(error, OLDEST);
+            let verdict = classify(error, NEXT);
             let retries = matches!(verdict, Verdict::Retry { .. } | Verdict::Moved);
             let done = matches!(verdict, Verdict::Written | Verdict::WrittenBefore);
             assert_eq!(done, code == 0 || error == ErrorCode::DUPLICATE_SEQUENCE_NUMBER, "{error}");
@@ -118,7 +118,7 @@ mod tests {
     fn out_of_order_waits_unless_nothing_is_before_it() {
         let error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
         assert_eq!(classify(error, LATER), Verdict::Retry { refresh_metadata: false });
-        assert_eq!(classify(error, OLDEST), Verdict::FailAndBumpEpoch);
+        assert_eq!(classify(error, NEXT), Verdict::FailAndBumpEpoch);
         assert_eq!(classify(error, PLAIN), Verdict::Fail);
     }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_moved_leader_is_never_an_error_of_the_batch() {
         for error in [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH] {
-            for context in [OLDEST, LATER, PLAIN] {
+            for context in [NEXT, LATER, PLAIN] {
                 assert_eq!(classify(error, context), Verdict::Moved);
             }
         }

@@ -126,7 +126,7 @@ fn settle(
 ) {
     let context = Context {
         idempotent: shared.config.idempotence,
-        is_oldest: sent.partition.state.lock().queue.is_oldest(&sent.batch),
+        is_next: sent.partition.state.lock().queue.is_next(&sent.batch),
     };
     let verdict = classify(result.error, context);
     if !matches!(verdict, Verdict::Written | Verdict::WrittenBefore) {

@@ -235,9 +235,9 @@ fn nothing_overtakes_a_batch_that_is_sent_again() {
     }
     let first = take(&mut queue, &policy, 1, now);
     let second = take(&mut queue, &policy, 1, now);
-    assert!(queue.is_oldest(&first) && !queue.is_oldest(&second));
+    assert!(queue.is_next(&first) && !queue.is_next(&second));
     assert!(queue.retry(first, false, None).is_none());
-    assert!(!queue.is_oldest(&second));
+    assert!(!queue.is_next(&second));
     // The second is still in flight: the first waits for its outcome, and the third for the first.
     assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
     assert!(queue.retry(second, false, None).is_none());
@@ -351,6 +351,25 @@ fn after_a_batch_that_is_not_written_the_rest_goes_on_in_the_next_epoch() {
     assert!(queue.retry(behind, false, None).is_none());
     let behind = header(&take(&mut queue, &policy, 1, now));
     assert_eq!((behind.producer_epoch, behind.base_sequence), (1, 0));
+}
+
+/// The broker refuses it as out of order, for ever under this epoch: that says nothing about the batch itself.
+#[test]
+fn what_follows_a_lost_batch_waits_for_the_next_epoch() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let [written, lost, behind] = [(); 3].map(|()| take(&mut queue, &policy, 1, now));
+    queue.written(&written);
+    assert!(queue.is_next(&lost) && !queue.is_next(&behind));
+    assert!(queue.fail(&lost, false).is_empty());
+    assert!(!queue.is_next(&behind));
+    assert!(queue.retry(behind, false, None).is_none());
+    let again = take(&mut queue, &policy, 1, now);
+    assert_eq!((header(&again).producer_epoch, header(&again).base_sequence), (1, 0));
+    assert!(queue.is_next(&again));
 }
 
 #[test]
@@ -536,7 +555,7 @@ proptest! {
                     Some((batch, Arrived::Refused)) => drop(queue.retry(batch, false, None)),
                     Some((batch, Arrived::OutOfOrder)) => {
                         // Only a batch that was given up leaves a gap before the oldest one.
-                        if queue.is_oldest(&batch) {
+                        if queue.is_next(&batch) {
                             prop_assert!(gave_up, "the oldest batch is out of order");
                             refused.extend(values(&batch));
                             prop_assert!(queue.fail(&batch, false).is_empty());
