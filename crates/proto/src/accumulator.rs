@@ -14,7 +14,7 @@
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
 //! ([`PartitionQueue::take`]), moving what was never sent ([`PartitionQueue::take_movable`],
 //! [`PartitionQueue::adopt`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
-//! [`PartitionQueue::fail`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
+//! [`PartitionQueue::fail`], [`PartitionQueue::split`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
 //! ([`PartitionQueue::give_up`]).
 
 use std::{
@@ -28,8 +28,11 @@ use curtail_wire::{
     records::{BatchBuilder, ProducerStamp, RecordData, mark_transactional, stamp},
 };
 
+mod split;
 #[cfg(test)]
 mod tests;
+
+pub use split::{Parts, Share};
 
 /// How batches are formed.
 #[derive(Clone, Debug)]
@@ -82,8 +85,8 @@ pub struct Batch<C> {
     pub attempts: u32,
     /// Who waits for the outcome.
     pub completion: C,
-    /// Position in the partition's order, given when it is first taken; never reused.
-    order: u64,
+    /// Given when it is first taken.
+    order: Order,
     /// A record of it belongs to this partition by its key or by the caller's word.
     bound: bool,
     stamp: Option<ProducerStamp>,
@@ -124,8 +127,23 @@ struct OpenBatch<C> {
     bound: bool,
 }
 
-/// Order of a batch that was never taken.
-const NEVER_TAKEN: u64 = u64::MAX;
+/// A place in the partition's order; never reused. The parts of a batch that was split keep its place, one behind the
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    batch: u64,
+    /// Index of the first record in the batch that was taken.
+    record: u32,
+}
+
+impl Order {
+    /// Of a batch that was never taken.
+    const NEVER_TAKEN: Self = Self::whole(u64::MAX);
+
+    const fn whole(batch: u64) -> Self {
+        Self { batch, record: 0 }
+    }
+}
 
 /// A record's place in the open batch.
 #[derive(Debug)]
@@ -190,7 +208,7 @@ struct Work<C> {
     /// Sent before and to be sent again, in order; all of them precede `sealed`.
     again: VecDeque<Batch<C>>,
     /// Orders of the batches without an outcome, ascending.
-    in_flight: VecDeque<u64>,
+    in_flight: VecDeque<Order>,
     /// Broker of the batches in flight.
     sent_to: i32,
     /// A batch came back while others were in flight: wait for those, then send again in order.
@@ -198,9 +216,12 @@ struct Work<C> {
     not_before: Option<Instant>,
     failures: u32,
     /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
-    given_up: u64,
+    given_up: Order,
     /// Order of the first batch lost; of no meaning without a gap.
-    gap_at: u64,
+    gap_at: Order,
+    /// What a batch may hold in bytes, before compression, since a larger one was refused. Forgotten at rest: to learn it
+    /// again costs one refusal.
+    largest: usize,
 }
 
 /// Where the partition's sequence stands.
@@ -253,8 +274,9 @@ impl<C> Work<C> {
             regrouping: false,
             not_before: None,
             failures: 0,
-            given_up: next_order,
-            gap_at: 0,
+            given_up: Order::whole(next_order),
+            gap_at: Order::whole(0),
+            largest: usize::MAX,
         }
     }
 
@@ -272,18 +294,32 @@ impl<C> Work<C> {
             created: open.created,
             attempts: 0,
             completion: open.completion,
-            order: NEVER_TAKEN,
+            order: Order::NEVER_TAKEN,
             bound: open.bound,
             stamp: None,
             outcome_unknown: false,
         });
     }
 
-    fn landed(&mut self, order: u64) {
+    fn landed(&mut self, order: Order) {
         self.in_flight.retain(|&other| other != order);
         if self.in_flight.is_empty() {
             self.regrouping = false;
         }
+    }
+
+    /// Whether a batch that comes back must fail: it was given up, or it may be in the log behind one that is lost.
+    fn has_no_way_back(&self, batch: &Batch<C>, numbering: Option<Numbering>) -> bool {
+        let is_lost = batch.outcome_unknown
+            && numbering.is_some_and(|numbering| numbering.gap == Gap::Unknown);
+        batch.order < self.given_up || is_lost
+    }
+
+    /// Queues a batch to be sent again in its place.
+    fn comes_back(&mut self, batch: Batch<C>) {
+        self.regrouping = !self.in_flight.is_empty();
+        let at = self.again.partition_point(|other| other.order < batch.order);
+        self.again.insert(at, batch);
     }
 
     fn is_drained(&self) -> bool {
@@ -338,10 +374,11 @@ impl<C> PartitionQueue<C> {
     /// wait, or it is complete itself and has not left, another batch of the partition would only leave later. Larger
     /// batches cost the broker and the client less by the record, which shortens the queue.
     pub fn growth(&self, policy: &BatchPolicy, record: &RecordData<'_>) -> Option<Growth> {
-        let open = self.work.as_ref()?.open.as_ref()?;
+        let work = self.work.as_ref()?;
+        let open = work.open.as_ref()?;
         let growth = Growth { more: open.room, room: open.room * 2 };
-        let fits =
-            growth.room <= policy.batch_max_size && open.builder.size_with(record) <= growth.room;
+        let most = policy.batch_max_size.min(work.largest);
+        let fits = growth.room <= most && open.builder.size_with(record) <= growth.room;
         (fits && self.has_complete(policy)).then_some(growth)
     }
 
@@ -371,7 +408,7 @@ impl<C> PartitionQueue<C> {
         let full = builder.len() >= policy.batch_size;
         let readiness =
             if full || !work.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
-        let room = policy.batch_size.max(1);
+        let room = policy.batch_size.min(work.largest).max(1);
         let open =
             work.open.insert(OpenBatch { builder, room, created: now, completion, bound: false });
         Placed { index: 0, bytes, completion: &open.completion, readiness }
@@ -391,8 +428,8 @@ impl<C> PartitionQueue<C> {
         if work.open.as_ref().is_some_and(|open| !open.bound) {
             work.seal(policy);
         }
-        let (movable, kept): (Vec<_>, Vec<_>) =
-            work.sealed.drain(..).partition(|batch| !batch.bound && batch.order == NEVER_TAKEN);
+        let is_movable = |batch: &Batch<C>| !batch.bound && batch.order == Order::NEVER_TAKEN;
+        let (movable, kept): (Vec<_>, Vec<_>) = work.sealed.drain(..).partition(is_movable);
         work.sealed.extend(kept);
         movable
     }
@@ -451,8 +488,8 @@ impl<C> PartitionQueue<C> {
             return self.take_open(policy, idempotence, broker, now);
         };
         self.number(&mut batch, idempotence);
-        if batch.order == NEVER_TAKEN {
-            batch.order = self.next_order;
+        if batch.order == Order::NEVER_TAKEN {
+            batch.order = Order::whole(self.next_order);
             self.next_order += 1;
         }
         batch.attempts += 1;
@@ -544,10 +581,7 @@ impl<C> PartitionQueue<C> {
         let Some(work) = &mut self.work else { return Some(batch) };
         let is_first_to_come_back = !work.regrouping;
         work.landed(batch.order);
-        if batch.order < work.given_up {
-            return Some(batch);
-        }
-        if batch.outcome_unknown && self.numbering.is_some_and(|n| n.gap == Gap::Unknown) {
+        if work.has_no_way_back(&batch, self.numbering) {
             return Some(batch);
         }
         match not_before {
@@ -561,9 +595,7 @@ impl<C> PartitionQueue<C> {
                 work.not_before = work.not_before.max(not_before);
             }
         }
-        work.regrouping = !work.in_flight.is_empty();
-        let at = work.again.partition_point(|other| other.order < batch.order);
-        work.again.insert(at, batch);
+        work.comes_back(batch);
         None
     }
 
@@ -699,7 +731,7 @@ impl<C> PartitionQueue<C> {
     /// of a batch in flight still reports its outcome, which changes nothing here any more.
     pub fn give_up(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let unsent = self.abandon(policy);
-        let given_up = self.next_order;
+        let given_up = Order::whole(self.next_order);
         if let Some(work) = &mut self.work {
             work.given_up = given_up;
             work.in_flight.clear();

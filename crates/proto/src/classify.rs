@@ -9,6 +9,8 @@ pub struct Context {
     pub idempotent: bool,
     /// Whether every batch of the same partition with a lower sequence was written.
     pub is_next: bool,
+    /// Records in the batch.
+    pub records: u32,
 }
 
 /// What to do with a batch after its answer.
@@ -25,6 +27,8 @@ pub enum Verdict {
     },
     /// The leader moved; send it again to the new leader.
     Moved,
+    /// It is not written because it is too large; send its records in smaller batches.
+    Split,
     /// It cannot be written, and sending it again would not help.
     Fail,
     /// It cannot be written, and the partition's later sequences would wait for it for ever: the producer goes on
@@ -55,6 +59,8 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
         // The transaction before is not quite finished (KIP-890).
         | ErrorCode::CONCURRENT_TRANSACTIONS
         | ErrorCode::THROTTLING_QUOTA_EXCEEDED => Verdict::Retry { refresh_metadata: false },
+        // A single record cannot be made any smaller.
+        ErrorCode::MESSAGE_TOO_LARGE if context.records > 1 => Verdict::Split,
         // A later batch arrived before an earlier one that is being sent again, or that never will be: it waits for its
         // turn, or for the next epoch. The next one has nobody to wait for: the broker has lost what came before it.
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if context.idempotent && !context.is_next => {
@@ -94,9 +100,9 @@ pub fn may_have_been_written(error: ErrorCode) -> bool {
 mod tests {
     use super::*;
 
-    const NEXT: Context = Context { idempotent: true, is_next: true };
-    const LATER: Context = Context { idempotent: true, is_next: false };
-    const PLAIN: Context = Context { idempotent: false, is_next: true };
+    const NEXT: Context = Context { idempotent: true, is_next: true, records: 1 };
+    const LATER: Context = Context { is_next: false, ..NEXT };
+    const PLAIN: Context = Context { idempotent: false, ..NEXT };
 
     #[test]
     fn every_code_has_exactly_one_meaning() {
@@ -120,6 +126,17 @@ mod tests {
         assert_eq!(classify(error, LATER), Verdict::Retry { refresh_metadata: false });
         assert_eq!(classify(error, NEXT), Verdict::FailAndBumpEpoch);
         assert_eq!(classify(error, PLAIN), Verdict::Fail);
+    }
+
+    #[test]
+    fn only_several_records_can_be_split() {
+        for context in [NEXT, LATER, PLAIN] {
+            let several = Context { records: 2, ..context };
+            assert_eq!(classify(ErrorCode::MESSAGE_TOO_LARGE, several), Verdict::Split);
+            assert_ne!(classify(ErrorCode::MESSAGE_TOO_LARGE, context), Verdict::Split);
+            // A batch larger than a segment of the log is the broker's misconfiguration, as in Java.
+            assert_ne!(classify(ErrorCode::RECORD_LIST_TOO_LARGE, several), Verdict::Split);
+        }
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct BrokerMetrics {
     pub record_error_total: u64,
     /// Batches that an answer refused, for now or for good.
     pub batch_refused_total: u64,
+    /// Batches too large for their topic, whose records went on in smaller ones.
+    pub batch_split_total: u64,
     /// Requests built.
     pub request_total: u64,
     /// Answers read.
@@ -144,12 +146,13 @@ impl BrokerMetrics {
         ]
     }
 
-    fn totals(&mut self) -> [&mut u64; 10] {
+    fn totals(&mut self) -> [&mut u64; 11] {
         [
             &mut self.record_send_total,
             &mut self.record_retry_total,
             &mut self.record_error_total,
             &mut self.batch_refused_total,
+            &mut self.batch_split_total,
             &mut self.request_total,
             &mut self.response_total,
             &mut self.outgoing_byte_total,

@@ -97,6 +97,7 @@ impl Group {
         self.rate("record-send", broker.record_send_total);
         self.rate("record-retry", broker.record_retry_total);
         self.rate("batch-refused", broker.batch_refused_total);
+        self.rate("batch-split", broker.batch_split_total);
         self.rate("request", broker.request_total);
         self.rate("response", broker.response_total);
         self.rate("outgoing-byte", broker.outgoing_byte_total);

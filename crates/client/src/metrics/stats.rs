@@ -91,6 +91,7 @@ pub(crate) struct BrokerStats {
     records_retried: Counter,
     records_failed: Counter,
     batches_refused: Counter,
+    batches_split: Counter,
     requests: Counter,
     responses: Counter,
     bytes_out: Counter,
@@ -138,6 +139,11 @@ impl BrokerStats {
         self.batches_refused.add(1);
     }
 
+    /// A batch that was too large goes back in parts.
+    pub(crate) fn batch_split(&self) {
+        self.batches_split.add(1);
+    }
+
     /// A batch is acknowledged.
     pub(crate) fn batch_acknowledged(&self, took: Duration, records: u32) {
         self.delivery_time.record(nanos(took), u64::from(records));
@@ -181,6 +187,7 @@ impl BrokerStats {
             record_retry_total: self.records_retried.get(),
             record_error_total: self.records_failed.get(),
             batch_refused_total: self.batches_refused.get(),
+            batch_split_total: self.batches_split.get(),
             request_total: self.requests.get(),
             response_total: self.responses.get(),
             outgoing_byte_total: self.bytes_out.get(),

@@ -10,6 +10,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
+use curtail_proto::accumulator::Share;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -80,19 +81,36 @@ impl<T> Awaited<T> {
     }
 }
 
-/// The outcome that every record of a batch shares.
+/// What becomes of every record of a batch.
 #[derive(Debug)]
 pub(super) struct BatchResult {
     topic: Arc<str>,
     /// Where the batch is to be written; final once there is an outcome.
     partition: AtomicI32,
-    outcome: Awaited<Result<Acknowledged>>,
+    fate: Awaited<Fate>,
+}
+
+/// How a batch ends.
+#[derive(Debug)]
+enum Fate {
+    /// All its records have this outcome.
+    Settled(Result<Acknowledged>),
+    /// It was too large: its records are in smaller batches now, in order.
+    Split(Box<[Part]>),
+}
+
+/// A batch with some records of one that was too large.
+#[derive(Debug)]
+struct Part {
+    /// Index of its first record in the former batch.
+    first: u32,
+    result: Arc<BatchResult>,
 }
 
 impl BatchResult {
     pub(super) fn new(topic: Arc<str>, partition: i32) -> Arc<Self> {
         let partition = AtomicI32::new(partition);
-        Arc::new(Self { topic, partition, outcome: Awaited::new() })
+        Arc::new(Self { topic, partition, fate: Awaited::new() })
     }
 
     /// The partition. Relaxed is enough: whoever sees the outcome sees what was stored before it.
@@ -100,8 +118,21 @@ impl BatchResult {
         self.partition.load(Ordering::Relaxed)
     }
 
+    /// Whether every record of it has its outcome.
     pub(super) fn is_resolved(&self) -> bool {
-        self.outcome.get().is_some()
+        match self.fate.get() {
+            None => false,
+            Some(Fate::Settled(_)) => true,
+            Some(Fate::Split(parts)) => parts.iter().all(|part| part.result.is_resolved()),
+        }
+    }
+
+    /// The outcome of its records, where they have one in common.
+    fn outcome(&self) -> Option<&Result<Acknowledged>> {
+        match self.fate.get()? {
+            Fate::Settled(outcome) => Some(outcome),
+            Fate::Split(_) => None,
+        }
     }
 
     pub(super) fn topic(&self) -> &str {
@@ -109,12 +140,29 @@ impl BatchResult {
     }
 
     pub(super) fn resolve(&self, outcome: Result<Acknowledged>) {
-        self.outcome.set(outcome);
+        self.fate.set(Fate::Settled(outcome));
     }
 
-    /// Waits for the outcome, whatever it is.
+    /// From now on the records are in these batches, each with its number of records.
+    pub(super) fn became(&self, parts: impl IntoIterator<Item = (u32, Arc<Self>)>) {
+        let mut first = 0;
+        let parts = parts.into_iter().map(|(records, result)| {
+            let part = Part { first, result };
+            first += records;
+            part
+        });
+        self.fate.set(Fate::Split(parts.collect()));
+    }
+
+    /// Waits for the outcome of every record, whatever it is.
     pub(super) async fn resolved(self: Arc<Self>) {
-        std::future::poll_fn(|cx| self.outcome.poll(cx).map(drop)).await;
+        let mut open = vec![self];
+        while let Some(result) = open.pop() {
+            std::future::poll_fn(|cx| result.fate.poll(cx).map(drop)).await;
+            if let Some(Fate::Split(parts)) = result.fate.get() {
+                open.extend(parts.iter().map(|part| part.result.clone()));
+            }
+        }
     }
 
     /// What the outcome means for one record: the `index`th of the batch, made at `timestamp`.
@@ -259,6 +307,25 @@ impl Completion {
         }
     }
 
+    /// Hands the records over to smaller batches, each with its share of records and bytes: their completions, with what
+    /// the batch holds. [`BatchResult::became`] is for the caller.
+    pub(super) fn divide(mut self, shares: &[Share]) -> Vec<Self> {
+        let Some(mut memory) = self.memory.take() else { return Vec::new() };
+        let mut interception = self.interception.take();
+        let mut parts: Vec<Self> = shares
+            .iter()
+            .map(|share| Self {
+                result: BatchResult::new(self.result.topic.clone(), self.result.partition()),
+                memory: Some(memory.split_off(share.bytes)),
+                interception: interception.as_mut().map(|all| all.split_off(share.records)),
+            })
+            .collect();
+        if let Some(last) = parts.last_mut() {
+            last.hold(memory);
+        }
+        parts
+    }
+
     pub(super) fn acknowledge(mut self, acknowledged: Acknowledged) {
         self.resolve(Ok(acknowledged));
     }
@@ -326,6 +393,18 @@ struct InBatch {
     timestamp: i64,
 }
 
+impl InBatch {
+    /// The batch that the record is in now, and its index there.
+    fn now(&self) -> (&Arc<BatchResult>, u32) {
+        let (mut result, mut index) = (&self.result, self.index);
+        while let Some(Fate::Split(parts)) = result.fate.get() {
+            let Some(part) = parts.iter().rfind(|part| part.first <= index) else { break };
+            (result, index) = (&part.result, index - part.first);
+        }
+        (result, index)
+    }
+}
+
 impl Delivery {
     /// The `index`th record of a batch, made at `timestamp`.
     pub(super) fn new(result: Arc<BatchResult>, index: u32, timestamp: i64) -> Self {
@@ -350,28 +429,30 @@ impl Delivery {
         {
             return Some(Err(error.clone()));
         }
-        let InBatch { result, index, timestamp } = self.in_batch()?;
-        Some(result.describe(result.outcome.get()?, *index, *timestamp))
+        let in_batch = self.in_batch()?;
+        let (result, index) = in_batch.now();
+        Some(result.describe(result.outcome()?, index, in_batch.timestamp))
     }
 
     /// When the record's batch passed its stations; `None` until it is acknowledged, and for a failed one.
     pub fn timing(&self) -> Option<Timing> {
-        let outcome = self.in_batch()?.result.outcome.get()?;
+        let outcome = self.in_batch()?.now().0.outcome()?;
         outcome.as_ref().ok().map(|acknowledged| acknowledged.timing)
     }
 
-    /// Whether both records travel in the same batch, and so share outcome and timing. A record whose topic is not
+    /// Whether both records travel in the same batch, and so share outcome and timing, unless the batch turns out to be
+    /// too large for its topic: then it is split, and asked again this tells of the parts. A record whose topic is not
     /// known yet travels in none.
     pub fn shares_batch_with(&self, other: &Self) -> bool {
         match (self.in_batch(), other.in_batch()) {
-            (Some(own), Some(other)) => Arc::ptr_eq(&own.result, &other.result),
+            (Some(own), Some(other)) => Arc::ptr_eq(own.now().0, other.now().0),
             _ => false,
         }
     }
 
     /// The outcome of the whole batch that the record travels in, if it is there: the same for each of its records.
     pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
-        let result = &self.in_batch()?.result;
+        let result = self.in_batch()?.now().0;
         let describe = |batch: &Acknowledged| BatchMetadata {
             topic: result.topic.clone(),
             partition: result.partition(),
@@ -382,7 +463,7 @@ impl Delivery {
             log_append_time: batch.log_append_time,
             timing: batch.timing,
         };
-        Some(result.outcome.get()?.as_ref().map(describe).map_err(Clone::clone))
+        Some(result.outcome()?.as_ref().map(describe).map_err(Clone::clone))
     }
 }
 
@@ -396,10 +477,14 @@ impl Future for Delivery {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        if let Place::InBatch(InBatch { result, .. }) = &self.place {
-            ready!(result.outcome.poll(cx));
+        // A value that has come stays. That of a batch that was split leads to another one.
+        loop {
+            if let Some(outcome) = self.outcome() {
+                return Poll::Ready(outcome);
+            }
+            if let Place::InBatch(in_batch) = &self.place {
+                ready!(in_batch.now().0.fate.poll(cx));
+            }
         }
-        // A value that has come stays.
-        self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 }

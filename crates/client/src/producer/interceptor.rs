@@ -196,6 +196,14 @@ impl Interception {
         self.timestamps.lock().push(timestamp);
     }
 
+    /// For the first so many records of the batch, which goes on without them.
+    pub(super) fn split_off(&mut self, records: u32) -> Self {
+        let timestamps = self.timestamps.get_mut();
+        let rest = timestamps.split_off((records as usize).min(timestamps.len()));
+        let first = std::mem::replace(timestamps, rest);
+        Self { timestamps: Mutex::new(first), to: self.to.clone() }
+    }
+
     /// Has the outcome told. If the task is gone, it is resolved without.
     pub(super) fn tell(
         self,

@@ -47,6 +47,13 @@ impl Reservation {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
+    /// Gives a part of the bytes to a reservation of its own, at most as many as there are.
+    pub(super) fn split_off(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { pool: self.pool.clone(), broker: self.broker, bytes }
+    }
+
     /// Counts the bytes for another broker from now on: the records go there.
     pub(super) fn charge_to(&mut self, broker: i32) {
         if self.broker == broker {

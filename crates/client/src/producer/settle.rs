@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Instant as StdInstant};
 
 use bytes::Bytes;
 use curtail_proto::{
+    accumulator::{Parts, Share},
     classify::{Context, Verdict, classify, may_have_been_written},
     metadata::{Hint, Leader, Node},
 };
@@ -127,6 +128,7 @@ fn settle(
     let context = Context {
         idempotent: shared.config.idempotence,
         is_next: sent.partition.state.lock().queue.is_next(&sent.batch),
+        records: sent.batch.records,
     };
     let verdict = classify(result.error, context);
     if !matches!(verdict, Verdict::Written | Verdict::WrittenBefore) {
@@ -149,6 +151,10 @@ fn settle(
             let cause = broker_error(&sent, result);
             // After these the broker has appended, or may have.
             lost(shared, sent, cause, may_have_been_written(result.error));
+        }
+        Verdict::Split => {
+            let cause = broker_error(&sent, result);
+            split(shared, sent, &cause);
         }
         Verdict::Fail | Verdict::FailAndBumpEpoch => {
             let cause = broker_error(&sent, result);
@@ -239,6 +245,46 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
 /// Whether the transaction before is not quite finished: a matter of milliseconds.
 fn is_concurrent(cause: &Error) -> bool {
     matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
+}
+
+/// The broker takes no batch as large as this one: its records go in smaller ones, in its place (KAFKA-3995).
+fn split(shared: &Shared, sent: Sent, cause: &Error) {
+    let parts = match Parts::of(&sent.batch, &shared.policy) {
+        Ok(parts) => parts,
+        Err(error) => {
+            tracing::error!(partition = sent.name(), %error, "a batch cannot be split");
+            let unknown = sent.batch.outcome_unknown();
+            return fail(shared, sent, cause, unknown);
+        }
+    };
+    let Sent { stats, partition, batch, .. } = sent;
+    tracing::debug!(partition = partition.index, parts = parts.shares().len(), %cause, "split");
+    let whole = batch.completion.result().clone();
+    let payload = batch.payload().clone();
+    let mut results = Vec::new();
+    let mut state = partition.state.lock();
+    let shares: Vec<Share> = parts.shares().collect();
+    let refused = state.queue.split(batch, parts, |completion| {
+        let completions = completion.divide(&shares);
+        let records = shares.iter().map(|share| share.records);
+        results.extend(records.zip(completions.iter().map(|part| part.result().clone())));
+        completions
+    });
+    resubmit(state, &partition);
+    match refused {
+        None => {
+            stats.batch_split();
+            whole.became(results);
+            shared.memory.recycle(payload);
+        }
+        Some(batch) => {
+            stats.batch_failed(batch.records);
+            shared.stats.record_errors.add(u64::from(batch.records));
+            shared.identity.batch_fails(&batch, cause);
+            let unknown = batch.outcome_unknown();
+            batch.into_parts().1.fail(cause.clone(), unknown);
+        }
+    }
 }
 
 fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const IDENTITY: Idempotence = Idempotence::As(ProducerIdentity { id: 7, epoch: 0 });
+pub(super) const IDENTITY: Idempotence = Idempotence::As(ProducerIdentity { id: 7, epoch: 0 });
 
-fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
+pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
     BatchPolicy {
         batch_size,
         batch_max_size: 0,
@@ -20,12 +20,12 @@ fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
     }
 }
 
-fn record(value: &[u8]) -> RecordData<'_> {
+pub(super) fn record(value: &[u8]) -> RecordData<'_> {
     RecordData { key: None, value: Some(value), headers: &[], timestamp: 0 }
 }
 
 /// Appends as the producer does; the completion is the batch's number.
-fn append(
+pub(super) fn append(
     queue: &mut PartitionQueue<u32>,
     policy: &BatchPolicy,
     value: &[u8],
@@ -41,7 +41,7 @@ fn append(
     queue.open(policy, &record(value), Vec::new(), 0, now).readiness
 }
 
-fn take(
+pub(super) fn take(
     queue: &mut PartitionQueue<u32>,
     policy: &BatchPolicy,
     broker: i32,
@@ -54,13 +54,13 @@ fn take(
 }
 
 /// A queue of which the broker has had a batch already, so that batches need not go one by one.
-fn known() -> PartitionQueue<u32> {
+pub(super) fn known() -> PartitionQueue<u32> {
     let Idempotence::As(identity) = IDENTITY else { unreachable!() };
     let numbering = Some(Numbering { established: true, ..Numbering::new(identity) });
     PartitionQueue { numbering, ..PartitionQueue::default() }
 }
 
-fn header(batch: &Batch<u32>) -> BatchHeader {
+pub(super) fn header(batch: &Batch<u32>) -> BatchHeader {
     BatchHeader::parse(batch.payload()).expect("a whole header")
 }
 

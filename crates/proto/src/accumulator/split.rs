@@ -1,0 +1,146 @@
+//! A batch that is too large for its topic, in parts (KAFKA-3995).
+
+use bytes::Bytes;
+use curtail_wire::records::{
+    self, BatchBuilder, DecompressLimit, Header, ProducerStamp, RecordData, RecordError,
+    mark_transactional, stamp,
+};
+
+use super::{Batch, BatchPolicy, Order, PartitionQueue, sequence_after};
+
+#[cfg(test)]
+mod tests;
+
+/// The records of a batch in smaller ones, in order.
+#[derive(Debug)]
+pub struct Parts {
+    parts: Vec<Part>,
+    /// What none of several records is larger than, in bytes before compression.
+    target: usize,
+}
+
+#[derive(Debug)]
+struct Part {
+    payload: Vec<u8>,
+    records: u32,
+}
+
+/// What one part has of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Records in it.
+    pub records: u32,
+    /// Encoded bytes.
+    pub bytes: usize,
+}
+
+impl Parts {
+    /// Encodes the records of a batch anew, in parts of `batch.size`, or of half the batch if it is no larger than
+    /// that: whatever the limit is, batches that are refused and split again come below it, or down to single records.
+    /// Of several records there are several parts.
+    ///
+    /// # Errors
+    /// The batch does not have the records that it was made of; nobody else has touched it.
+    pub fn of<C>(batch: &Batch<C>, policy: &BatchPolicy) -> Result<Self, RecordError> {
+        let whole = records::Batch::parse(batch.payload.clone())?;
+        let mut sizing = BatchBuilder::new(Vec::new());
+        each_record(&whole, |record| {
+            sizing.append(record);
+        })?;
+        let size = sizing.len();
+        let target = if size > policy.batch_size { policy.batch_size } else { size / 2 };
+        let mut parts = Vec::new();
+        let mut builder = BatchBuilder::new(sizing.into_buffer());
+        let mut complete = |builder: BatchBuilder| {
+            let records = builder.count();
+            // As when the batch was sealed: there is nothing to fail.
+            let sealed = builder.seal(&policy.compression, &mut Vec::new());
+            let mut payload = sealed.expect("a valid compression level and a batch below 2 GiB");
+            if whole.header.is_transactional() {
+                mark_transactional(&mut payload);
+            }
+            parts.push(Part { payload, records });
+        };
+        each_record(&whole, |record| {
+            if builder.count() > 0 && builder.size_with(record) > target {
+                complete(std::mem::replace(&mut builder, BatchBuilder::new(Vec::new())));
+            }
+            builder.append(record);
+        })?;
+        complete(builder);
+        Ok(Self { parts, target })
+    }
+
+    /// What each part has.
+    pub fn shares(&self) -> impl ExactSizeIterator<Item = Share> + '_ {
+        self.parts.iter().map(|part| Share { records: part.records, bytes: part.payload.len() })
+    }
+}
+
+fn each_record(
+    batch: &records::Batch,
+    mut each: impl FnMut(&RecordData<'_>),
+) -> Result<(), RecordError> {
+    let mut records = batch.records(&DecompressLimit::default())?;
+    while let Some(record) = records.next_ref() {
+        let record = record?;
+        let headers: Vec<Header<'_>> =
+            record.headers.map(|(key, value)| Header { key, value }).collect();
+        each(&RecordData {
+            key: record.key,
+            value: record.value,
+            headers: &headers,
+            timestamp: record.timestamp,
+        });
+    }
+    Ok(())
+}
+
+impl<C> PartitionQueue<C> {
+    /// The outcome of a batch in flight: it was refused for its size. The parts take its place, each with the sequence
+    /// of its first record, and are sent as if they had not been sent before; `divide` makes a handle for each of them.
+    /// From here on no batch grows beyond their size. A batch that is given back must fail, as in [`Self::retry`].
+    #[must_use]
+    pub fn split(
+        &mut self,
+        batch: Batch<C>,
+        parts: Parts,
+        divide: impl FnOnce(C) -> Vec<C>,
+    ) -> Option<Batch<C>> {
+        let Some(work) = &mut self.work else { return Some(batch) };
+        work.landed(batch.order);
+        if work.has_no_way_back(&batch, self.numbering) {
+            return Some(batch);
+        }
+        work.largest = work.largest.min(parts.target);
+        let mut before = 0;
+        for (part, completion) in parts.parts.into_iter().zip(divide(batch.completion)) {
+            let Part { mut payload, records } = part;
+            let own = batch.stamp.map(|stamp| behind(stamp, before));
+            if let Some(own) = own {
+                stamp(&mut payload, own);
+            }
+            work.comes_back(Batch {
+                payload: Bytes::from(payload),
+                records,
+                created: batch.created,
+                attempts: 0,
+                completion,
+                order: Order { record: batch.order.record + before, ..batch.order },
+                bound: batch.bound,
+                stamp: own,
+                outcome_unknown: batch.outcome_unknown,
+            });
+            before += records;
+        }
+        None
+    }
+}
+
+/// The stamp of a part, so many records behind the beginning of its batch.
+fn behind(stamp: ProducerStamp, records: u32) -> ProducerStamp {
+    if stamp == ProducerStamp::NONE {
+        return stamp;
+    }
+    ProducerStamp { base_sequence: sequence_after(stamp.base_sequence, records), ..stamp }
+}
