@@ -122,6 +122,38 @@ fn producing_and_consuming_on_a_cluster_that_runs() {
     );
 }
 
+/// Runs `perf produce` in transactions and returns the offsets that readers of committed records see.
+fn offsets_of_transactions(flags: &[&str]) -> Vec<i64> {
+    const RECORDS: &str = "2000";
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let common = ["--bootstrap-server", bootstrap, "--topic", "t", "--num-records", RECORDS];
+    let produce = [&["perf", "produce", "--throughput", "5000"][..], &common, flags].concat();
+    let out = run(&produce).ok();
+    assert!(out.starts_with("2000 records sent, "), "{out}");
+    // The markers follow the answer to the last commit: wait for all records, not for the end as it is now.
+    let consume = ["consume", "-t", "t", "-b", bootstrap, "-c", RECORDS, "-f", "%o\\n"];
+    let committed = run(&[&consume[..], &["-X", "isolation.level=read_committed"]].concat()).ok();
+    committed.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn producing_in_transactions_commits_one_after_the_other() {
+    // At this rate the run takes 0.4 s, several transactions of 20 ms, and each commit leaves a marker between the records.
+    let short = ["--transactional-id", "perf", "--transaction-duration-ms", "20"];
+    let offsets = offsets_of_transactions(&short);
+    let markers = offsets[offsets.len() - 1] - 1999;
+    assert!(markers >= 2, "{markers} markers before the last record");
+    let whole: Vec<i64> = (0..2000).collect();
+    // By default a transaction takes 3 s, and a duration alone makes it transactions, too.
+    for flags in [
+        &["--command-property", "transactional.id=perf"][..],
+        &["--transaction-duration-ms", "60000"],
+    ] {
+        assert_eq!(offsets_of_transactions(flags), whole, "{flags:?}");
+    }
+}
+
 #[test]
 fn consuming_starts_its_own_cluster_and_fills_it() {
     let out = run(&[

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use curtail::ProducerConfig;
+use curtail::{Env, ProducerConfig};
 use curtail_lab::perf::{
     Event, Payload,
     produce::{self, Options, Outcome},
@@ -41,17 +41,20 @@ pub(crate) struct Arguments {
     /// Milliseconds between two lines of progress.
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     reporting_interval: u64,
-    /// Not supported yet.
-    #[arg(long, hide = true)]
+    /// Send in transactions of this `transactional.id`; goes before one of --command-property and --command-config
+    /// [default with --transaction-duration-ms: performance-producer- and a random number].
+    #[arg(long, value_name = "ID")]
     transactional_id: Option<String>,
-    /// Not supported yet.
-    #[arg(long, hide = true)]
+    /// Milliseconds after which a transaction is committed and the next one begins [default with a transactional id: 3000].
+    #[arg(long, value_name = "MS")]
     transaction_duration_ms: Option<u64>,
 }
 
 /// Partitions of the topic in an embedded cluster.
 const PARTITIONS: i32 = 6;
 const DEFAULT_SIZE: usize = 100;
+/// As in Kafka's tool.
+const DEFAULT_TRANSACTION_MS: u64 = 3000;
 
 impl Arguments {
     fn payload(&self) -> Payload {
@@ -67,21 +70,32 @@ impl Arguments {
         }
     }
 
+    /// The `transactional.id` that the flags ask for.
+    fn transactional_id(&self, config: &ProducerConfig) -> Option<String> {
+        let random = || {
+            let entropy = Env::real().entropy;
+            let (high, low) = (entropy.next_u64(), entropy.next_u64());
+            format!("performance-producer-{high:016x}{low:016x}")
+        };
+        let wanted = self.transaction_duration_ms.is_some() && config.transactional_id.is_none();
+        self.transactional_id.clone().or_else(|| wanted.then(random))
+    }
+
     fn options(&self) -> Result<Options, Failure> {
-        if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
-            return Err(Failure::new(
-                "transactions are not supported yet; leave --transactional-id and --transaction-duration-ms out",
-            ));
-        }
         let setting = self.common.setting()?;
         let mut config = ProducerConfig::default();
         for (name, value) in &setting.properties {
             config.set(name, value)?;
         }
+        if let Some(id) = self.transactional_id(&config) {
+            config = config.transactional_id(id);
+        }
+        let duration = self.transaction_duration_ms.unwrap_or(DEFAULT_TRANSACTION_MS);
         Ok(Options {
             topic: self.common.topic(&setting.target, PARTITIONS),
             target: setting.target,
             config,
+            transaction_duration: Duration::from_millis(duration),
             records: self.num_records,
             payload: self.payload(),
             // Kafka's -1; other values that make no rate are refused by the engine.

@@ -1,5 +1,6 @@
 //! Producing at a rate or as fast as it goes, after `kafka-producer-perf-test`.
 
+mod client;
 mod outstanding;
 
 use std::{
@@ -7,10 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Delivery, Producer, ProducerConfig, Record};
+use curtail::{Delivery, ProducerConfig, Record};
 use tokio::runtime::Runtime;
 
-use self::outstanding::{Outstanding, Tally};
+use self::{
+    client::{Client, Door},
+    outstanding::{Outstanding, Tally},
+};
 use super::{
     Cost, Error, Event, Payload, PhasesReport, Progress, Report, Result, Target, Topic,
     pacer::{self, Pacer},
@@ -27,8 +31,11 @@ pub struct Options {
     pub target: Target,
     /// The topic.
     pub topic: Topic,
-    /// Settings of the producer; the target decides `bootstrap.servers`.
+    /// Settings of the producer; the target decides `bootstrap.servers`. With a `transactional.id` the records are sent
+    /// in transactions.
     pub config: ProducerConfig,
+    /// How long a transaction stays open: the first record sent so long after its beginning is its last one.
+    pub transaction_duration: Duration,
     /// Records to send, the warm-up included.
     pub records: u64,
     /// What is in them.
@@ -62,11 +69,12 @@ impl Outcome {
 ///
 /// The thread sends, sleeping until a record is due when a rate is given and waiting for `buffer.memory` when it
 /// is full; the client's own work runs on another thread. Records that are not acknowledged are counted in the
-/// report.
+/// report. In transactions nothing is sent while one of them is being committed, and what that holds up counts as
+/// latency from the intended send time.
 ///
 /// # Errors
 /// Options that make no run, a cluster that cannot be reached, a topic that does not exist, a record that is too
-/// large.
+/// large, a transaction that cannot be committed.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     options.check()?;
     let runtime = client_runtime()?;
@@ -77,15 +85,11 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
 
     let values = Values::prepare(&options.payload)?;
     let guard = runtime.enter();
-    let producer = Producer::new(config)?;
-    runtime.block_on(async {
-        producer.connect().await?;
-        producer.warm_up(&[&options.topic.name]).await
-    })?;
-    let mut sender = Sender { options, runtime: &runtime, producer: &producer, values, progress };
+    let client = runtime.block_on(Client::start(config, &options.topic.name))?;
+    let mut sender = Sender { options, runtime: &runtime, client, values, progress };
     let measured = sender.run();
     // After an error of one record the others' fate no longer matters, but brokers and sockets are closed in order.
-    let closed = runtime.block_on(producer.clone().close());
+    let closed = runtime.block_on(sender.client.close());
     drop(guard);
     let measured = measured?;
     closed?;
@@ -109,6 +113,9 @@ impl Options {
         if self.interval.is_zero() {
             return refuse("the reporting interval must be above 0 ms");
         }
+        if self.transaction_duration.is_zero() {
+            return refuse("the duration of a transaction must be above 0 ms");
+        }
         Ok(())
     }
 }
@@ -116,7 +123,7 @@ impl Options {
 struct Sender<'a> {
     options: &'a Options,
     runtime: &'a Runtime,
-    producer: &'a Producer,
+    client: Client,
     values: Values,
     progress: &'a mut dyn Progress,
 }
@@ -161,44 +168,91 @@ impl Sender<'_> {
     }
 
     fn part(&mut self, indices: Range<u64>) -> Result<Part> {
-        let options = self.options;
+        let Options { rate, interval, transaction_duration, .. } = *self.options;
+        let Self { runtime, client, .. } = self;
         let cpu = CpuTime::now();
         let start = Instant::now();
-        let pacer = options.rate.map(|rate| Pacer::new(start, rate));
-        let mut outstanding = Outstanding::new(start, pacer);
-        let interval = nanos(options.interval);
-        let mut due = Due { progress: nanos(PROGRESS), window: interval, window_began: 0 };
-        for index in indices.clone() {
-            let now = match &pacer {
-                Some(pacer) => pacer.wait(index - indices.start).1,
+        let pacer = rate.map(|rate| Pacer::new(start, rate));
+        let interval = nanos(interval);
+        let mut course = Course {
+            options: self.options,
+            runtime,
+            values: &mut self.values,
+            progress: &mut *self.progress,
+            start,
+            pacer,
+            first: indices.start,
+            outstanding: Outstanding::new(start, pacer),
+            due: Due { progress: nanos(PROGRESS), window: interval, window_began: 0 },
+        };
+        let mut left = indices;
+        while !left.is_empty() {
+            let door = runtime.block_on(client.open())?;
+            let opened = Instant::now();
+            let until = door.is_transaction().then(|| opened + transaction_duration);
+            course.send(&door, &mut left, until)?;
+            runtime.block_on(door.shut())?;
+        }
+        course.outstanding.settle_resolved();
+        let (elapsed, cpu) = (start.elapsed(), CpuTime::now() - cpu);
+        Ok(Part { tally: course.outstanding.finish()?, elapsed, cpu })
+    }
+}
+
+/// A part on its way.
+struct Course<'a> {
+    options: &'a Options,
+    runtime: &'a Runtime,
+    values: &'a mut Values,
+    progress: &'a mut dyn Progress,
+    start: Instant,
+    pacer: Option<Pacer>,
+    /// Index of its first record.
+    first: u64,
+    outstanding: Outstanding,
+    due: Due,
+}
+
+impl Course<'_> {
+    /// Sends the records of `left` until one was sent at `until` or later, or none is left.
+    fn send(
+        &mut self,
+        door: &Door<'_>,
+        left: &mut Range<u64>,
+        until: Option<Instant>,
+    ) -> Result<()> {
+        for index in left {
+            let now = match &self.pacer {
+                Some(pacer) => pacer.wait(index - self.first).1,
                 None => Instant::now(),
             };
-            let sent = nanos(now.saturating_duration_since(start));
+            let sent = nanos(now.saturating_duration_since(self.start));
             let value = self.values.get(index);
-            let record = Record::to(&options.topic.name).value(value);
+            let record = Record::to(&self.options.topic.name).value(value);
             let bytes = value.len() as u64;
-            let delivery = send(self.producer, self.runtime, record, &mut outstanding)?;
-            if outstanding.push(delivery, sent, bytes) {
-                outstanding.settle_resolved();
+            let delivery = send(door, self.runtime, record, &mut self.outstanding)?;
+            if self.outstanding.push(delivery, sent, bytes) {
+                self.outstanding.settle_resolved();
             }
-            if sent >= due.progress {
-                self.tell(indices.start, &mut outstanding, &mut due, sent);
+            if sent >= self.due.progress {
+                self.tell(sent);
+            }
+            if until.is_some_and(|until| now >= until) {
+                break;
             }
         }
-        self.runtime.block_on(self.producer.flush())?;
-        outstanding.settle_resolved();
-        let (elapsed, cpu) = (start.elapsed(), CpuTime::now() - cpu);
-        Ok(Part { tally: outstanding.finish()?, elapsed, cpu })
+        Ok(())
     }
 
-    fn tell(&mut self, before: u64, outstanding: &mut Outstanding, due: &mut Due, now: u64) {
+    fn tell(&mut self, now: u64) {
+        let due = &mut self.due;
         due.progress = now + nanos(PROGRESS);
-        self.progress.on(Event::Advanced { done: before + outstanding.settled() });
+        self.progress.on(Event::Advanced { done: self.first + self.outstanding.settled() });
         if now < due.window {
             return;
         }
         let elapsed = Duration::from_nanos(now - due.window_began);
-        self.progress.on(Event::Window(&outstanding.take_window(elapsed)));
+        self.progress.on(Event::Window(&self.outstanding.take_window(elapsed)));
         due.window_began = now;
         due.window = now + nanos(self.options.interval);
     }
@@ -206,16 +260,16 @@ impl Sender<'_> {
 
 /// Sends without waiting if that is possible. Before it waits for memory it settles what is acknowledged.
 fn send(
-    producer: &Producer,
+    door: &Door<'_>,
     runtime: &Runtime,
     record: Record<'_>,
     outstanding: &mut Outstanding,
 ) -> Result<Delivery> {
-    match producer.try_send(record) {
+    match door.try_send(record) {
         Ok(delivery) => Ok(delivery),
         Err(curtail::Error::BufferFull { .. } | curtail::Error::IllegalState(_)) => {
             outstanding.settle_resolved();
-            Ok(runtime.block_on(producer.send(record))?)
+            Ok(runtime.block_on(door.send(record))?)
         }
         Err(error) => Err(error.into()),
     }
