@@ -178,7 +178,7 @@ fn per_second(sample: &Sample) -> f64 {
 
 /// Runs one arm once, with a cluster and a producer of its own.
 fn run(arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
-    let cluster = ScriptedCluster::start(size.partitions).map_err(scripted)?;
+    let cluster = ScriptedCluster::start(size.partitions).map_err(|error| scripted(&error))?;
     let names: Arc<[Arc<str>]> =
         (0..size.topics).map(|n| Arc::from(format!("topic-{n:05}"))).collect();
     // Enough that what a long wait has held up can be sent at once.
@@ -191,7 +191,7 @@ fn run(arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
     let all: Vec<&str> = names.iter().map(|name| &**name).collect();
     runtime.block_on(producer.warm_up(&all))?;
     let updates = match arm.name == LOCKED.name {
-        true => Some(Updates::begin(&cluster, &names).map_err(scripted)?),
+        true => Some(Updates::begin(&cluster, &names).map_err(|error| scripted(&error))?),
         false => None,
     };
     let load = Load {
@@ -202,7 +202,7 @@ fn run(arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
         length: size.length,
         seed,
     };
-    let senders = Senders::start(load, runtime.handle())?;
+    let senders = Senders::start(&load, runtime.handle())?;
     senders.wait_for_start();
     let (before, cpu) = (cluster.topics_answered(), CpuTime::now());
     let mut sample = senders.join()?;
@@ -214,7 +214,7 @@ fn run(arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
     Ok(sample)
 }
 
-fn scripted(error: std::io::Error) -> Error {
+fn scripted(error: &std::io::Error) -> Error {
     Error::Cluster(error.to_string())
 }
 

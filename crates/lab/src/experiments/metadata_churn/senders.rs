@@ -63,7 +63,7 @@ struct Seen {
 }
 
 impl Senders {
-    pub(super) fn start(load: Load, runtime: &Handle) -> Result<Self> {
+    pub(super) fn start(load: &Load, runtime: &Handle) -> Result<Self> {
         let warmup = load.length.mul_f64(WARMUP);
         // All threads are there before the first record is due.
         let ready = Arc::new(Barrier::new(SENDERS as usize + 1));
