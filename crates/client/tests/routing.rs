@@ -91,6 +91,62 @@ async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it(
     assert_eq!(numbers, sent, "every record is there once");
 }
 
+/// With acks=all a leader waits for a replica that hangs, and serves nothing else of the connection meanwhile. The cluster
+/// keeps the replica for longer than the test takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
+    const RECORDS: u32 = 1500;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| {
+        config.broker_session_timeout = patient;
+        config.replica_lag_time_max = patient;
+    })
+    .await;
+    backend.create_topic(TOPIC, 12, 2).await;
+    let properties = [
+        ("linger.ms", "20"),
+        ("delivery.timeout.ms", "120000"),
+        ("request.timeout.ms", "100000"),
+        ("batch.max.size", "16384"),
+        ("max.in.flight.requests.per.connection", "2"),
+    ];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let hung = leader(&backend, 0);
+    cluster.freeze(hung);
+    let mut free = JoinSet::new();
+    for n in 0..RECORDS {
+        let value = [&n.to_be_bytes()[..], &[b'x'; 1000]].concat();
+        let delivery = producer.send(Record::to(TOPIC).value(&value)).await.expect("there is room");
+        watch(&mut free, n, delivery);
+    }
+    // A third of the partitions does not hold the broker that hangs. What was sent to the others before that was known,
+    // two requests with up to four batches of 16 records each on every connection, waits; the rest goes there.
+    for _ in 0..RECORDS - 400 {
+        free.join_next().await.expect("more records").expect("acknowledged");
+    }
+    cluster.thaw(hung);
+    while let Some(done) = free.join_next().await {
+        done.expect("acknowledged");
+    }
+    producer.close().await.expect("closed");
+    let read = read_all(&backend, TOPIC, 12).await;
+    let mut numbers: Vec<[u8; 4]> = read
+        .into_values()
+        .flatten()
+        .filter_map(|record| {
+            record.value().filter(|value| value.len() == 1004)?.first_chunk().copied()
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(
+        numbers,
+        (0..RECORDS).map(u32::to_be_bytes).collect::<Vec<_>>(),
+        "each is there once"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
     let backend = three_brokers().await;

@@ -20,11 +20,11 @@ use curtail_wire::{
 };
 use tokio::{
     io::AsyncReadExt as _,
-    time::{Instant, Sleep, sleep, sleep_until},
+    time::{Instant, Sleep, sleep, sleep_until, timeout},
 };
 
 use super::{
-    lane::{Lane, Link, Pumped, Up},
+    lane::{Lane, Link, Pumped, Suspected, Up},
     settle,
     shared::{Shared, address_of},
 };
@@ -145,7 +145,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     };
     let version = connection.negotiate(ApiKey::PRODUCE, produce::VERSIONS)?;
     let Parts { socket, splitter, peer, .. } = connection.into_parts();
-    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version)));
+    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version, lane.former_answer_time())));
     lane.health.set(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
@@ -159,6 +159,18 @@ fn throttle(lane: &Lane, shared: &Shared, asked: Duration) {
     let now = Instant::now().into_std();
     if let Link::Up(up) = &mut *lane.link() {
         up.mute(asked.min(shared.config.common.request_timeout), now);
+    }
+}
+
+/// Whether a broker that does not answer a request shakes hands at least: if not, it hangs, and is not only busy or waiting
+/// for others.
+async fn knock(lane: Arc<Lane>, shared: Weak<Shared>, limit: Duration) {
+    let Some(strong) = shared.upgrade() else { return };
+    let Some((host, port)) = address_of(&strong, lane.broker) else { return };
+    let (env, common) = (strong.env.clone(), strong.config.common.clone());
+    drop(strong);
+    if !matches!(timeout(limit, Connection::open(&env, &common, &host, port)).await, Ok(Ok(_))) {
+        lane.hangs();
     }
 }
 
@@ -250,6 +262,24 @@ impl Session {
         }
     }
 
+    /// The broker is late. The leaders of what it has may be others by now; and if it only waits for a broker that hangs,
+    /// this connection is of no use: Kafka serves one request of a connection at a time, and what follows could be
+    /// acknowledged.
+    fn look_into(&self, suspected: &Suspected, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
+        for topic in &suspected.topics {
+            shared.metadata.request_refresh_avoiding(Some(topic), lane.broker);
+        }
+        if suspected.is_new {
+            tokio::spawn(knock(lane.clone(), shared.me(), suspected.limit));
+            return Ok(());
+        }
+        if shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
+            let reason = "it waits for a replica that hangs, and holds up other partitions";
+            return Err(connection_error(&self.peer, reason));
+        }
+        Ok(())
+    }
+
     /// Sends what is with a broker that keeps silent to the leaders that have replaced it. When nothing is left to
     /// wait for, the connection is given up: after what it has not answered, nothing would get an answer.
     fn follow_leaders(&self, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
@@ -312,16 +342,16 @@ impl Session {
         }
         ready!(self.timer.as_mut().poll(cx));
         let now = Instant::now().into_std();
-        let (overdue, late) = match &mut *lane.link() {
+        let (overdue, suspected) = match &mut *lane.link() {
             Link::Up(up) => {
                 up.armed = None;
                 let overdue = up.in_flight.next_deadline().is_some_and(|deadline| deadline <= now);
-                (overdue, lane.suspect_if_late(up, now).then(|| up.topics_in_flight()))
+                (overdue, lane.suspect_if_late(up, now))
             }
             Link::Down => (false, None),
         };
-        for topic in late.unwrap_or_default() {
-            shared.metadata.request_refresh_avoiding(Some(&topic), lane.broker);
+        if let Some(suspected) = suspected {
+            self.look_into(&suspected, lane, shared)?;
         }
         if overdue {
             for partition in lane.waiting() {

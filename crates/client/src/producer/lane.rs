@@ -67,6 +67,8 @@ pub(super) struct Lane {
     pub(super) stats: Arc<BrokerStats>,
     work: Mutex<Work>,
     link: Mutex<Link>,
+    /// How long answers took on the connection before.
+    former_answer_time: Mutex<AnswerTime>,
     driver: Mutex<Option<Waker>>,
     /// Told when partitions have come to this broker: reason enough to dial it without delay.
     expected: Notify,
@@ -124,6 +126,18 @@ struct Late {
     again: StdInstant,
 }
 
+/// A suspicion that is to be looked into.
+pub(super) struct Suspected {
+    /// Topics of what is in flight.
+    pub(super) topics: BTreeSet<Arc<str>>,
+    /// Partitions of the request that is late.
+    pub(super) oldest: Vec<Arc<Partition>>,
+    /// Whether it has just begun.
+    pub(super) is_new: bool,
+    /// How long the broker may take for an answer.
+    pub(super) limit: Duration,
+}
+
 /// A request on its way.
 pub(super) struct Request {
     pub(super) batches: Vec<Sent>,
@@ -164,13 +178,13 @@ pub(super) enum Pumped {
 }
 
 impl Up {
-    pub(super) fn new(socket: Arc<dyn Socket>, version: i16) -> Self {
+    pub(super) fn new(socket: Arc<dyn Socket>, version: i16, answer_time: AnswerTime) -> Self {
         Self {
             socket,
             version,
             in_flight: InFlight::default(),
             pipelining: Pipelining::default(),
-            answer_time: AnswerTime::default(),
+            answer_time,
             outgoing: VecDeque::new(),
             writing_since: None,
             unanswered: Vec::new(),
@@ -200,6 +214,12 @@ impl Up {
     /// Whether no answer can bring anything any more.
     pub(super) fn awaits_nothing(&self) -> bool {
         self.in_flight.iter().all(|request| request.batches.is_empty())
+    }
+
+    /// Partitions that the oldest request without an answer has batches of.
+    pub(super) fn oldest_partitions(&self) -> Vec<Arc<Partition>> {
+        let batches = self.in_flight.oldest().into_iter().flat_map(|request| &request.batches);
+        batches.map(|sent| sent.partition.clone()).collect()
     }
 
     /// Topics of the requests without an answer.
@@ -263,6 +283,7 @@ impl Lane {
             stats,
             work: Mutex::default(),
             link: Mutex::new(Link::Down),
+            former_answer_time: Mutex::default(),
             driver: Mutex::default(),
             expected: Notify::new(),
         })
@@ -572,24 +593,44 @@ impl Lane {
         self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&AnswerTime::default()))
     }
 
+    /// How long the broker may take for an answer before it is suspected.
+    pub(super) fn limit(&self, up: &Up) -> Duration {
+        self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&up.answer_time))
+    }
+
     /// When the oldest request will be unusually late, or what to do about it is to be repeated.
     fn late_at(&self, up: &Up) -> Option<StdInstant> {
         let oldest = up.in_flight.oldest()?;
-        let limit = self.suspicion.as_ref()?.limit(&up.answer_time);
+        self.suspicion?;
+        let limit = self.limit(up);
         Some(up.late.map_or(oldest.written.into_std() + limit, |late| late.again))
     }
 
-    /// Suspects the broker if its oldest request is unusually late. Says whether the leaders of what is in flight
-    /// are to be looked up now: at once when a suspicion begins, with growing pauses while it lasts.
-    pub(super) fn suspect_if_late(&self, up: &mut Up, now: StdInstant) -> bool {
+    /// Suspects the broker if its oldest request is unusually late, and says what is to be looked into now: at once when a
+    /// suspicion begins, with growing pauses while it lasts.
+    pub(super) fn suspect_if_late(&self, up: &mut Up, now: StdInstant) -> Option<Suspected> {
         if self.late_at(up).is_none_or(|at| at > now) {
-            return false;
+            return None;
         }
         let lookups = up.late.map_or(0, |late| late.lookups);
         let pause = FIRST_LOOKUP_PAUSE.saturating_mul(1 << lookups.min(8)).min(LOOKUP_PAUSE_MAX);
         up.late = Some(Late { lookups: lookups + 1, again: now + pause });
-        self.health.set(Trouble::Suspect);
-        true
+        if lookups == 0 {
+            self.health.set(Trouble::Suspect);
+        }
+        Some(Suspected {
+            topics: up.topics_in_flight(),
+            oldest: up.oldest_partitions(),
+            is_new: lookups == 0,
+            limit: self.limit(up),
+        })
+    }
+
+    /// The broker does not even shake hands: it hangs. Of no effect if it has answered meanwhile.
+    pub(super) fn hangs(&self) {
+        if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
+            self.health.set(Trouble::Unreachable);
+        }
     }
 
     /// Every partition in the lists, for the expiry of what they hold.
@@ -631,8 +672,16 @@ impl Lane {
         self.load.set_sent(0, false, None);
         match std::mem::replace(&mut *self.link.lock(), Link::Down) {
             Link::Down => Vec::new(),
-            Link::Up(mut up) => up.unanswered.drain(..).chain(up.in_flight.drain()).collect(),
+            Link::Up(mut up) => {
+                *self.former_answer_time.lock() = up.answer_time;
+                up.unanswered.drain(..).chain(up.in_flight.drain()).collect()
+            }
         }
+    }
+
+    /// What is known about the time of answers before the first one on a new connection.
+    pub(super) fn former_answer_time(&self) -> AnswerTime {
+        *self.former_answer_time.lock()
     }
 
     /// Drops everything; waiters learn that the producer is closed.

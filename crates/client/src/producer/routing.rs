@@ -6,7 +6,7 @@
 //! at a broker that has become slow.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -26,7 +26,7 @@ use super::{
     delivery::Completion,
     lane::Lane,
     memory::NOWHERE,
-    partition::{Partition, PartitionState},
+    partition::{Partition, PartitionState, Place},
     shared::{Shared, resubmit},
     topic::TopicState,
 };
@@ -64,6 +64,11 @@ impl Routing {
 }
 
 impl Policy {
+    /// Whether a connection is given up whose broker waits for a replica that hangs, for the sake of others.
+    pub(super) fn gives_up_what_waits(&self) -> bool {
+        self.around_trouble && self.needs_replicas
+    }
+
     fn of(config: &ProducerConfig) -> Self {
         let availability = config.partitioner_availability_timeout;
         let rack = &config.common.client_rack;
@@ -270,12 +275,41 @@ pub(super) fn review(
     let mut left = Vec::new();
     for (partition, trouble) in topic.partitions.iter().zip(troubles) {
         let mut state = partition.state.lock();
+        let was_avoided = state.avoided;
         state.avoided = policy.around_trouble && trouble > least;
         if state.avoided && !state.queue.is_drained() {
             left.push(partition.clone());
+        } else if was_avoided && !state.avoided {
+            // What has failed because of the trouble need not wait for the end of its back-off.
+            state.queue.leader_is_news();
+            if state.place == Place::Timed {
+                resubmit(state, partition);
+            }
         }
     }
     left
+}
+
+/// Whether one of these partitions waits for an in-sync replica that `is_unreachable`, while another partition of the
+/// same topics has the same leader and no such replica.
+pub(super) fn is_stuck(
+    shared: &Shared,
+    leader: i32,
+    partitions: &[Arc<Partition>],
+    is_unreachable: impl Fn(&i32) -> bool,
+) -> bool {
+    let snapshot = shared.metadata.snapshot();
+    let waits =
+        |topic: &str, index: i32| snapshot.in_sync(topic, index).iter().any(&is_unreachable);
+    if !partitions.iter().any(|partition| waits(&partition.topic, partition.index)) {
+        return false;
+    }
+    let topics = shared.topics.load();
+    let names: BTreeSet<&Arc<str>> = partitions.iter().map(|partition| &partition.topic).collect();
+    let mut others = names.into_iter().filter_map(|name| topics.get(name)).flat_map(|topic| {
+        topic.partitions.iter().filter(|partition| partition.state.lock().leader.id == leader)
+    });
+    others.any(|partition| !waits(&partition.topic, partition.index))
 }
 
 /// Moves the choice on if it is none of the usable partitions: the first one is drawn from all of them.

@@ -16,6 +16,7 @@ use curtail_proto::{
     accumulator::{BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
     metadata::{Snapshot, Topic},
+    suspicion::Trouble,
 };
 use curtail_wire::{ErrorCode, cold::messages};
 use imbl::GenericHashMap;
@@ -337,6 +338,30 @@ impl Shared {
         for topic in self.topics.load().values() {
             self.review(&lanes, &snapshot, topic);
         }
+    }
+
+    /// This producer, for tasks that do not keep it alive.
+    pub(super) fn me(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+
+    /// Whether a request to `leader` with batches of these partitions waits for a replica that cannot be reached, while
+    /// others of its partitions do without. The caller holds no lock.
+    pub(super) fn is_stuck_behind_replica(
+        &self,
+        leader: i32,
+        partitions: &[Arc<Partition>],
+    ) -> bool {
+        if !self.config.idempotence || !self.routing.policy.gives_up_what_waits() {
+            return false;
+        }
+        let lanes = self.lanes.lock();
+        let unreachable = |broker: &i32| {
+            let lane = lanes.by_broker.get(broker).map(|(lane, _)| lane);
+            *broker != leader
+                && lane.is_some_and(|lane| lane.health.trouble() == Trouble::Unreachable)
+        };
+        routing::is_stuck(self, leader, partitions, unreachable)
     }
 
     /// Moves what may move out of a partition whose last attempt failed.
