@@ -7,6 +7,7 @@
 pub mod api;
 pub mod cold;
 pub mod compression;
+pub mod consumer_protocol;
 pub mod error_code;
 pub mod fetch;
 pub mod frame;
