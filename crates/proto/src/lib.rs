@@ -16,10 +16,12 @@
 //! | [`backoff`] | how long to wait before trying again |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
 //! | [`suspicion`] | from when on a silent broker counts as being in trouble |
+//! | [`assignor`] | which member of a consumer group reads which partitions |
 //! | [`position`] | where a consumer stands, and which answers are too old to count |
 //! | [`transaction`] | what a transactional producer asks its coordinators, and what their answers mean |
 
 pub mod accumulator;
+pub mod assignor;
 pub mod backoff;
 pub mod budget;
 pub mod classify;

@@ -1,0 +1,25 @@
+//! `roundrobin`: all partitions in order, to the members in turn, passing over members that do not want the topic.
+
+use super::{Assignments, Member, Topics, in_order, nothing_for, wants};
+
+pub(super) fn assign(topics: &Topics, members: &[Member]) -> Assignments {
+    let ordered = in_order(members);
+    let mut assignments = nothing_for(members);
+    let mut turn = 0;
+    for (topic, &partitions) in topics {
+        if !ordered.iter().any(|member| wants(member, topic)) {
+            continue;
+        }
+        for index in 0..partitions {
+            while !wants(ordered[turn % ordered.len()], topic) {
+                turn += 1;
+            }
+            let member = ordered[turn % ordered.len()];
+            if let Some(assigned) = assignments.get_mut(&member.id) {
+                assigned.push((topic.clone(), index));
+            }
+            turn += 1;
+        }
+    }
+    assignments
+}

@@ -1,0 +1,137 @@
+//! `sticky` and `cooperative-sticky`: as balanced as possible, and then as close as possible to what was before.
+//!
+//! Members claim what they had, each with the generation in which it was given to them. A claim of a newer generation
+//! beats an older one; of two claims of one generation neither counts, because one of them must be wrong.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use curtail_wire::consumer_protocol::{self, StickyData};
+
+use super::{Assignments, Key, Member, Topics, flat, wants};
+
+mod equal;
+mod general;
+
+/// What a member says it had.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claim {
+    partitions: Vec<Key>,
+    /// -1 where it does not say.
+    generation: i32,
+}
+
+/// `sticky` is eager: what a member had is in its user data, because it owns nothing any more when it joins.
+pub(super) fn claim_of_user_data(member: &Member) -> Claim {
+    let data = member.subscription.user_data.as_ref();
+    // Another assignor's data is none for this one.
+    let data = data.and_then(|data| StickyData::decode(data).ok()).unwrap_or_default();
+    Claim { partitions: flat(&data.partitions), generation: data.generation.unwrap_or(-1) }
+}
+
+/// `cooperative-sticky`: what a member owns. Members of Kafka 2.4 to 3.1 have the generation in their user data.
+pub(super) fn claim_of_owned(member: &Member) -> Claim {
+    let subscription = &member.subscription;
+    let in_data = || subscription.user_data.as_ref().and_then(consumer_protocol::decode_generation);
+    let generation = match subscription.generation {
+        -1 => in_data().unwrap_or(-1),
+        known => known,
+    };
+    Claim { partitions: flat(&subscription.owned), generation }
+}
+
+/// What is known before anything is assigned.
+#[derive(Debug)]
+struct Before {
+    /// What each member keeps if it can, in the order it named it.
+    owned: BTreeMap<Arc<str>, Vec<Key>>,
+    /// Whose a partition was by an older claim, which a newer one has beaten.
+    previous: BTreeMap<Key, Arc<str>>,
+}
+
+pub(super) fn assign(
+    topics: &Topics,
+    members: &[Member],
+    claim_of: fn(&Member) -> Claim,
+) -> Assignments {
+    if members.is_empty() {
+        return Assignments::new();
+    }
+    let before = before(topics, members, claim_of);
+    let wanted = |member: &Member| -> BTreeSet<Arc<str>> {
+        member.subscription.topics.iter().cloned().collect()
+    };
+    let first = wanted(&members[0]);
+    if members.iter().all(|member| wanted(member) == first) {
+        let topics = topics.iter().filter(|(topic, _)| first.contains(*topic));
+        equal::assign(&topics.map(|(t, n)| (t.clone(), *n)).collect(), before.owned)
+    } else {
+        general::assign(topics, members, before)
+    }
+}
+
+/// Sorts the claims out: only partitions that exist, of topics that the member still wants.
+fn before(topics: &Topics, members: &[Member], claim_of: fn(&Member) -> Claim) -> Before {
+    let mut ordered: Vec<&Member> = members.iter().collect();
+    ordered.sort_by(|a, b| a.id.cmp(&b.id));
+    let claims: Vec<(&Member, Claim)> =
+        ordered.into_iter().map(|member| (member, claim_of(member))).collect();
+    // By partition: the claims on it, the newest last.
+    let mut claimants: BTreeMap<&Key, Vec<(i32, &Member)>> = BTreeMap::new();
+    for (member, claim) in &claims {
+        for key in &claim.partitions {
+            let exists = topics.get(&key.0).is_some_and(|count| (0..*count).contains(&key.1));
+            if exists && wants(member, &key.0) {
+                claimants.entry(key).or_default().push((claim.generation, member));
+            }
+        }
+    }
+    let mut owners: BTreeMap<&Key, &Arc<str>> = BTreeMap::new();
+    let mut previous = BTreeMap::new();
+    for (key, mut of_key) in claimants {
+        of_key.sort_by_key(|(generation, _)| *generation);
+        of_key.dedup_by(|a, b| a.1.id == b.1.id);
+        let newest = of_key.last().map(|(generation, _)| *generation);
+        let mut newest_claims = of_key.iter().filter(|(g, _)| Some(*g) == newest);
+        if let (Some((_, owner)), None) = (newest_claims.next(), newest_claims.next()) {
+            owners.insert(key, &owner.id);
+        }
+        if let Some((_, member)) = of_key.iter().rev().find(|(g, _)| Some(*g) < newest) {
+            previous.insert(key.clone(), member.id.clone());
+        }
+    }
+    let mut owned = BTreeMap::new();
+    for (member, claim) in &claims {
+        let mut kept = Vec::new();
+        for key in &claim.partitions {
+            // Taken out, because a malformed claim may name a partition twice.
+            if owners.get(key).is_some_and(|owner| **owner == member.id) {
+                owners.remove(key);
+                kept.push(key.clone());
+            }
+        }
+        owned.insert(member.id.clone(), kept);
+    }
+    Before { owned, previous }
+}
+
+/// Takes back what another member may still be reading: that one gives it up first, and the rebalance after that hands
+/// it out (KIP-429). Who claims a partition with a newer generation than all others keeps it.
+pub(super) fn withhold(assignments: &mut Assignments, members: &[Member]) {
+    let mut claims: BTreeMap<Key, Vec<(i32, &Arc<str>)>> = BTreeMap::new();
+    for member in members {
+        let Claim { partitions, generation } = claim_of_owned(member);
+        for key in partitions {
+            claims.entry(key).or_default().push((generation, &member.id));
+        }
+    }
+    for (id, assigned) in assignments {
+        assigned.retain(|key| {
+            let Some(claims) = claims.get(key) else { return true };
+            let own = claims.iter().find(|(_, other)| *other == id).map(|(own, _)| *own);
+            claims.iter().all(|(other, by)| *by == id || own.is_some_and(|own| own > *other))
+        });
+    }
+}

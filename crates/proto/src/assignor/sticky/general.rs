@@ -1,0 +1,128 @@
+//! Members want different topics: what they have stays, the rest goes to whoever has least, and then partitions move
+//! from members with more to members with less until no single move makes it more even.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Before, Member, wants};
+use crate::assignor::{Assignments, Key, Topics};
+
+struct Balance {
+    /// Members that want a topic, in order.
+    readers: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    assigned: Assignments,
+    owner: BTreeMap<Key, Arc<str>>,
+    /// Where what was owned before stood.
+    origin: BTreeMap<Key, Arc<str>>,
+}
+
+pub(super) fn assign(topics: &Topics, members: &[Member], before: Before) -> Assignments {
+    let mut balance = Balance::new(topics, members, before.owned);
+    let order = balance.in_order(topics);
+    let free: Vec<Key> =
+        order.iter().filter(|key| !balance.owner.contains_key(*key)).cloned().collect();
+    for key in &free {
+        balance.give(key);
+    }
+    // What is new moves first: nothing is taken from anybody if that suffices.
+    let movable = |keys: &[Key], balance: &Balance| -> Vec<Key> {
+        keys.iter().filter(|key| balance.readers_of(key).len() > 1).cloned().collect()
+    };
+    balance.even_out(&movable(&free, &balance), &before.previous);
+    balance.even_out(&movable(&order, &balance), &before.previous);
+    balance.assigned
+}
+
+impl Balance {
+    fn new(topics: &Topics, members: &[Member], owned: Assignments) -> Self {
+        let mut ids: Vec<&Member> = members.iter().collect();
+        ids.sort_by(|a, b| a.id.cmp(&b.id));
+        let readers = topics.keys().map(|topic| {
+            let readers = ids.iter().filter(|member| wants(member, topic));
+            (topic.clone(), readers.map(|member| member.id.clone()).collect())
+        });
+        let owner: BTreeMap<Key, Arc<str>> = owned
+            .iter()
+            .flat_map(|(member, keys)| keys.iter().map(|key| (key.clone(), member.clone())))
+            .collect();
+        Self { readers: readers.collect(), origin: owner.clone(), owner, assigned: owned }
+    }
+
+    /// Every partition, those with the fewest possible readers first.
+    fn in_order(&self, topics: &Topics) -> Vec<Key> {
+        let mut by_readers: Vec<(usize, &Arc<str>, i32)> =
+            topics.iter().map(|(topic, n)| (self.readers[topic].len(), topic, *n)).collect();
+        by_readers.sort();
+        let keys = by_readers
+            .into_iter()
+            .flat_map(|(_, topic, count)| (0..count).map(|index| (topic.clone(), index)));
+        keys.collect()
+    }
+
+    fn readers_of(&self, key: &Key) -> &[Arc<str>] {
+        self.readers.get(&key.0).map_or(&[], Vec::as_slice)
+    }
+
+    fn load(&self, member: &Arc<str>) -> usize {
+        self.assigned.get(member).map_or(0, Vec::len)
+    }
+
+    /// The member with the least among those who want the partition.
+    fn neediest(&self, key: &Key) -> Option<Arc<str>> {
+        let readers = self.readers_of(key);
+        let least = readers.iter().map(|member| (self.load(member), member)).min();
+        least.map(|(_, member)| member.clone())
+    }
+
+    fn give(&mut self, key: &Key) {
+        if let Some(member) = self.neediest(key) {
+            self.put(key, &member);
+        }
+    }
+
+    fn put(&mut self, key: &Key, member: &Arc<str>) {
+        self.owner.insert(key.clone(), member.clone());
+        if let Some(keys) = self.assigned.get_mut(member) {
+            keys.push(key.clone());
+        }
+    }
+
+    fn even_out(&mut self, keys: &[Key], previous: &BTreeMap<Key, Arc<str>>) {
+        loop {
+            let mut moved = false;
+            for key in keys {
+                moved |= self.improve(key, previous.get(key));
+            }
+            // Every move makes the sum of the squares of the loads smaller, so this ends.
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Moves a partition to where it makes the loads more even: to whom it belonged before, else to whoever has least.
+    fn improve(&mut self, key: &Key, previous: Option<&Arc<str>>) -> bool {
+        let Some(from) = self.owner.get(key).cloned() else { return false };
+        let load = self.load(&from);
+        let better = |member: &Arc<str>, me: &Self| me.load(member) + 1 < load;
+        let readers = self.readers_of(key);
+        let back = previous.filter(|member| readers.contains(member) && better(member, self));
+        let to = match back {
+            Some(member) => Some(member.clone()),
+            None => self.neediest(key).filter(|member| better(member, self)),
+        };
+        let Some(to) = to else { return false };
+        let key = self.home_again(key, &from, &to);
+        if let Some(keys) = self.assigned.get_mut(&from) {
+            keys.retain(|other| *other != key);
+        }
+        self.put(&key, &to);
+        true
+    }
+
+    /// Rather than `key`, a partition of its topic that `from` has from `to` goes back there.
+    fn home_again(&self, key: &Key, from: &Arc<str>, to: &Arc<str>) -> Key {
+        let came_from = |other: &&Key| other.0 == key.0 && self.origin.get(*other) == Some(to);
+        let candidate = self.assigned.get(from).and_then(|keys| keys.iter().find(came_from));
+        candidate.unwrap_or(key).clone()
+    }
+}
