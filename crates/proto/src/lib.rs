@@ -8,6 +8,7 @@
 //! | [`accumulator`] | which records share a batch, which batch may be sent next, in which order failures are sent again |
 //! | [`classify`] | what a broker's answer to a produce request means for its batch |
 //! | [`inflight`] | which answer belongs to which request |
+//! | [`membership`] | what a member of a consumer group asks its coordinator, and when partitions change hands |
 //! | [`metadata`] | who leads what, as an immutable snapshot; leader epochs only go forward |
 //! | [`partitioner`] | where a record without a partition goes |
 //! | [`load`] | how long a record added now has to expect to wait at a broker |
@@ -28,6 +29,7 @@ pub mod classify;
 pub mod fetch_session;
 pub mod inflight;
 pub mod load;
+pub mod membership;
 pub mod metadata;
 pub mod partitioner;
 pub mod pipelining;

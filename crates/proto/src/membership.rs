@@ -1,0 +1,547 @@
+//! One member of a consumer group of the classic protocol (KIP-62, KIP-394, KIP-345, KIP-429).
+//!
+//! The machine knows what to ask of the coordinator next ([`Membership::next`]) and what the answers mean, and what the
+//! application has to do with its partitions ([`Membership::handover`]). Partitions change hands on the application's
+//! side only: the coordinator is told that one is free after the application has let go of it.
+//!
+//! ```text
+//!   Out ── subscribe ──▶ Yielding ──▶ Flushing ──▶ Joining ──▶ Assigning ──▶ Syncing ──▶ Offered ──▶ Settled
+//!                           ▲  what it owns         (the leader only)        the application takes it │
+//!                           └─────────── a rebalance, other topics, a lost membership ────────────────┘
+//! ```
+//!
+//! While the application has something to do (`Yielding`, `Offered`) the member goes on beating. An offer that it has not
+//! taken yet is dropped when the next rebalance begins: nobody else was given those partitions.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    consumer_protocol::{self, Partitions, Subscription},
+};
+
+use crate::{
+    assignor::{self, Assignments, Assignor, Key, Member, Rebalance, Topics},
+    backoff::Backoff,
+    metadata::Node,
+};
+
+mod answers;
+#[cfg(test)]
+mod tests;
+
+pub use answers::{JoinReply, Trouble};
+
+/// What a member is configured with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `group.instance.id`: a static member keeps its place over a restart.
+    pub instance: Option<Arc<str>>,
+    /// `max.poll.interval.ms`, which is also how long a rebalance waits for this member.
+    pub max_poll_interval: Duration,
+    /// `heartbeat.interval.ms`.
+    pub heartbeat_interval: Duration,
+    /// `partition.assignment.strategy`, the preferred one first; at least one.
+    pub assignors: Vec<Assignor>,
+    /// `client.rack`.
+    pub rack: Option<Arc<str>>,
+    /// Between repeated requests.
+    pub backoff: Backoff,
+}
+
+/// Who a member is to its coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Generation of the group.
+    pub generation: i32,
+    /// Id of the member.
+    pub member: Arc<str>,
+}
+
+/// A JoinGroup to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Empty for a member that is new.
+    pub member: Arc<str>,
+    /// What to tell each assignor, by its name.
+    pub protocols: Vec<(&'static str, Bytes)>,
+}
+
+/// A SyncGroup to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// The member.
+    pub identity: Identity,
+    /// The assignor that the group has chosen.
+    pub protocol: Assignor,
+    /// From the leader: everybody's assignment.
+    pub assignments: Vec<(Arc<str>, Bytes)>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, until one of the calls changes that.
+    Idle,
+    /// Nothing before this time.
+    Wait(Instant),
+    /// Find the coordinator and report with [`Membership::found`].
+    Find,
+    /// Wait until commits that were handed over are answered, and report with [`Membership::flushed`]; look again at
+    /// this time.
+    Flush(Instant),
+    /// Ask this broker to join, and report with [`Membership::joined`].
+    Join(Node, Join),
+    /// Run the assignor over these members with the partitions of all their topics, and report with
+    /// [`Membership::assigned`].
+    Assign(Assignor, Arc<[Member]>),
+    /// Ask this broker for the assignment, and report with [`Membership::synced`].
+    Sync(Node, Sync),
+    /// Tell this broker that the member is alive, and report with [`Membership::beaten`].
+    Heartbeat(Node, Identity),
+    /// Tell this broker that the member has gone, and report with [`Membership::left`].
+    Leave(Node, Identity),
+}
+
+/// What the application has to do with its partitions, to be reported with [`Membership::handed_over`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// Let go of these before the member joins again.
+    Revoke(Vec<Key>),
+    /// Forget these: others may be reading them already.
+    Lose(Vec<Key>),
+    /// Let go of some and begin with others.
+    Adopt {
+        /// To let go of, first.
+        revoked: Vec<Key>,
+        /// To begin with; empty if there is nothing new.
+        added: Vec<Key>,
+    },
+}
+
+/// Under whom offsets can be committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Under this identity.
+    Member(Identity),
+    /// A rebalance is under way: later.
+    Rebalancing,
+    /// Not at all.
+    Outside,
+}
+
+/// Why the member can do nothing more. `E` is the caller's error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason<E> {
+    /// The coordinator refused this request for good.
+    Refused(&'static str, ErrorCode),
+    /// What the caller reported.
+    Reported(E),
+}
+
+#[derive(Debug)]
+enum Phase<E> {
+    /// Wants nothing.
+    Out,
+    /// The application has to let go of what is named.
+    Yielding(Letting, Vec<Key>),
+    Flushing {
+        until: Instant,
+    },
+    Joining,
+    Assigning(Assignor, Arc<[Member]>),
+    Syncing(Sync),
+    /// The application has to take these.
+    Offered(BTreeSet<Key>),
+    Settled,
+    /// Nothing more, once the application has let go of these.
+    Failed(Vec<Key>, Reason<E>),
+}
+
+/// How the application lets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Letting {
+    /// In time.
+    Revoked,
+    /// Too late.
+    Lost,
+}
+
+/// What a leader's assignment was made of.
+#[derive(Debug, Default)]
+struct Leadership {
+    /// Topics that some member wants.
+    wanted: BTreeSet<Arc<str>>,
+    /// Their partitions then.
+    counts: Topics,
+    /// The coordinator has the assignment already.
+    in_force: bool,
+}
+
+/// The state of one member.
+#[derive(Debug)]
+pub struct Membership<E> {
+    settings: Settings,
+    phase: Phase<E>,
+    /// What the application wants to read.
+    topics: BTreeSet<Arc<str>>,
+    /// What the coordinator was told that it wants.
+    joined_for: BTreeSet<Arc<str>>,
+    /// What the application reads.
+    owned: BTreeSet<Key>,
+    /// What the coordinator gave last, and in which generation.
+    given: Option<(Partitions, i32)>,
+    member: Arc<str>,
+    generation: i32,
+    leading: Option<Leadership>,
+    coordinator: Option<Node>,
+    /// To be told of the end of this membership.
+    departure: Option<Identity>,
+    /// Join again as soon as the application has nothing to do.
+    rejoin: bool,
+    beat_at: Instant,
+    polled: Instant,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl<E: Clone> Membership<E> {
+    /// A member of nothing.
+    pub fn new(settings: Settings, now: Instant) -> Self {
+        Self {
+            settings,
+            phase: Phase::Out,
+            topics: BTreeSet::new(),
+            joined_for: BTreeSet::new(),
+            owned: BTreeSet::new(),
+            given: None,
+            member: Arc::default(),
+            generation: -1,
+            leading: None,
+            coordinator: None,
+            departure: None,
+            rejoin: false,
+            beat_at: now,
+            polled: now,
+            failures: 0,
+            not_before: None,
+        }
+    }
+
+    /// What the application reads, or is to let go of.
+    pub fn owned(&self) -> &BTreeSet<Key> {
+        &self.owned
+    }
+
+    /// What the application wants to read.
+    pub fn topics(&self) -> &BTreeSet<Arc<str>> {
+        &self.topics
+    }
+
+    /// The coordinator, if one is known.
+    pub fn coordinator(&self) -> Option<&Node> {
+        self.coordinator.as_ref()
+    }
+
+    /// Topics whose metadata the member has to follow: what it wants and, as the leader, what any member wants.
+    pub fn follows(&self, topic: &str) -> bool {
+        self.topics.contains(topic)
+            || self.leading.as_ref().is_some_and(|leading| leading.wanted.contains(topic))
+    }
+
+    /// Why the member can do nothing more.
+    pub fn failure(&self) -> Option<&Reason<E>> {
+        match &self.phase {
+            Phase::Failed(_, reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Whether the member reads what it was given and no rebalance is known to be under way.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.phase, Phase::Settled) && !self.rejoin
+    }
+
+    /// Under whom offsets can be committed now.
+    pub fn standing(&self) -> Standing {
+        match self.phase {
+            Phase::Out | Phase::Failed(..) | Phase::Yielding(Letting::Lost, _) => Standing::Outside,
+            Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_) => Standing::Rebalancing,
+            Phase::Yielding(Letting::Revoked, _)
+            | Phase::Flushing { .. }
+            | Phase::Offered(_)
+            | Phase::Settled => match self.identity() {
+                Some(identity) => Standing::Member(identity),
+                None => Standing::Outside,
+            },
+        }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let known = self.generation >= 0 && !self.member.is_empty();
+        known.then(|| Identity { generation: self.generation, member: self.member.clone() })
+    }
+
+    /// The application wants to read these topics, and no others. A member that has failed tries anew.
+    pub fn subscribe(&mut self, topics: BTreeSet<Arc<str>>, now: Instant) {
+        self.topics = topics;
+        match self.phase {
+            Phase::Out => {
+                self.polled = now;
+                self.retry_at_once();
+                self.begin(now);
+            }
+            Phase::Failed(..) => {
+                self.polled = now;
+                self.retry_at_once();
+                self.lose_membership(now);
+            }
+            Phase::Settled if self.topics != self.joined_for => self.begin(now),
+            // The difference is seen when what is under way has come to its end.
+            _ => {}
+        }
+    }
+
+    /// The application wants nothing more and reads nothing more. A dynamic member says goodbye; a static one keeps its
+    /// place until `session.timeout.ms` have passed.
+    pub fn leave(&mut self) {
+        self.depart();
+        self.phase = Phase::Out;
+        self.topics.clear();
+        self.owned.clear();
+        self.given = None;
+        self.rejoin = false;
+    }
+
+    fn depart(&mut self) {
+        if self.settings.instance.is_none() && !self.member.is_empty() {
+            let member = self.member.clone();
+            self.departure = Some(Identity { generation: self.generation, member });
+            self.retry_at_once();
+        }
+        self.forget_membership();
+    }
+
+    /// Whether the member is on its way through a rebalance, which may take long. It is not any more when the application
+    /// has left meanwhile.
+    pub fn awaits_group(&self) -> bool {
+        matches!(self.phase, Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_))
+    }
+
+    /// Whether the coordinator has still to be told that the member has gone.
+    pub fn is_departing(&self) -> bool {
+        self.departure.is_some()
+    }
+
+    /// The application has asked for records, or is waiting for some.
+    pub fn polled(&mut self, now: Instant) {
+        self.polled = self.polled.max(now);
+    }
+
+    /// The partitions of topics may have changed. A leader asks for a rebalance if those that it has assigned did.
+    pub fn look_at_topics(&mut self, count_of: impl Fn(&str) -> Option<i32>, now: Instant) {
+        let Some(leading) = &self.leading else { return };
+        let changed = leading.wanted.iter().any(|topic| {
+            // A topic that is not known now has perhaps only been forgotten for a moment.
+            count_of(topic).is_some_and(|count| leading.counts.get(topic) != Some(&count))
+        });
+        if changed {
+            self.ask_to_rejoin(now);
+        }
+    }
+
+    /// What the application has to do.
+    pub fn handover(&self) -> Option<Handover> {
+        match &self.phase {
+            Phase::Yielding(Letting::Revoked, keys) => Some(Handover::Revoke(keys.clone())),
+            Phase::Yielding(Letting::Lost, keys) => Some(Handover::Lose(keys.clone())),
+            Phase::Failed(keys, _) if !keys.is_empty() => Some(Handover::Lose(keys.clone())),
+            Phase::Offered(offer) => Some(Handover::Adopt {
+                revoked: self.owned.difference(offer).cloned().collect(),
+                added: offer.difference(&self.owned).cloned().collect(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The application has done it.
+    pub fn handed_over(&mut self, now: Instant) {
+        // Only an application that polls does it.
+        self.polled(now);
+        match &mut self.phase {
+            Phase::Yielding(letting, keys) => {
+                for key in std::mem::take(keys) {
+                    self.owned.remove(&key);
+                }
+                let until = match letting {
+                    Letting::Revoked => now + self.settings.max_poll_interval,
+                    Letting::Lost => now,
+                };
+                self.phase = Phase::Flushing { until };
+            }
+            Phase::Failed(keys, _) => {
+                keys.clear();
+                self.owned.clear();
+            }
+            Phase::Offered(offer) => {
+                let offer = std::mem::take(offer);
+                let gave_up = !self.owned.is_subset(&offer);
+                self.owned = offer;
+                self.phase = Phase::Settled;
+                // What it gave up can be handed out in the next rebalance.
+                if gave_up || self.rejoin || self.topics != self.joined_for {
+                    self.begin(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins a rebalance on this side: first the application lets go of what the protocol asks for.
+    fn begin(&mut self, now: Instant) {
+        self.rejoin = false;
+        let yields: Vec<Key> = match Assignor::rebalance(&self.settings.assignors) {
+            Rebalance::Eager => self.owned.iter().cloned().collect(),
+            Rebalance::Cooperative => self
+                .owned
+                .iter()
+                .filter(|(topic, _)| !self.topics.contains(topic))
+                .cloned()
+                .collect(),
+        };
+        self.phase = match yields.is_empty() {
+            // Commits of what was given up in the last handover may be under way.
+            true => Phase::Flushing { until: now + self.settings.max_poll_interval },
+            false => Phase::Yielding(Letting::Revoked, yields),
+        };
+    }
+
+    fn ask_to_rejoin(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Settled | Phase::Offered(_) => self.begin(now),
+            // These lead to a new generation, or have seen what is new.
+            Phase::Assigning(..) | Phase::Syncing(_) => self.rejoin = true,
+            _ => {}
+        }
+    }
+
+    /// The coordinator does not count this member any more: what it owns may belong to others.
+    fn lose_membership(&mut self, now: Instant) {
+        self.rejoin = false;
+        self.forget_membership();
+        self.phase = match self.owned.is_empty() {
+            true => Phase::Flushing { until: now },
+            false => Phase::Yielding(Letting::Lost, self.owned.iter().cloned().collect()),
+        };
+    }
+
+    fn forget_membership(&mut self) {
+        self.member = Arc::default();
+        self.generation = -1;
+        self.leading = None;
+    }
+
+    fn fail(&mut self, reason: Reason<E>) {
+        self.forget_membership();
+        self.phase = Phase::Failed(self.owned.iter().cloned().collect(), reason);
+    }
+
+    fn retry_at_once(&mut self) {
+        self.failures = 0;
+        self.not_before = None;
+    }
+
+    fn failed_once(&mut self, now: Instant, unit: f64) {
+        self.failures += 1;
+        self.not_before = Some(now + self.settings.backoff.after(self.failures, unit));
+    }
+
+    /// What to do now.
+    pub fn next(&mut self, now: Instant) -> Step {
+        if let Some(identity) = self.departure.clone() {
+            return self.at_coordinator(now, |node| Step::Leave(node, identity));
+        }
+        if let Phase::Flushing { until } = self.phase
+            && now >= until
+        {
+            self.phase = Phase::Joining;
+        }
+        match &self.phase {
+            Phase::Out | Phase::Failed(..) => Step::Idle,
+            Phase::Joining => {
+                self.joined_for.clone_from(&self.topics);
+                let join = Join { member: self.member.clone(), protocols: self.protocols() };
+                self.at_coordinator(now, |node| Step::Join(node, join))
+            }
+            Phase::Assigning(assignor, members) => Step::Assign(*assignor, members.clone()),
+            Phase::Syncing(sync) => {
+                let sync = sync.clone();
+                self.at_coordinator(now, |node| Step::Sync(node, sync))
+            }
+            Phase::Flushing { until } => {
+                let until = *until;
+                match self.stay(now) {
+                    Step::Wait(at) => Step::Flush(at.min(until)),
+                    Step::Idle => Step::Flush(until),
+                    step => step,
+                }
+            }
+            Phase::Yielding(..) | Phase::Offered(_) | Phase::Settled => self.stay(now),
+        }
+    }
+
+    fn at_coordinator(&self, now: Instant, step: impl FnOnce(Node) -> Step) -> Step {
+        if let Some(at) = self.not_before.filter(|at| *at > now) {
+            return Step::Wait(at);
+        }
+        match &self.coordinator {
+            Some(node) => step(node.clone()),
+            None => Step::Find,
+        }
+    }
+
+    /// Stays in the group: beats, as long as the application polls.
+    fn stay(&mut self, now: Instant) -> Step {
+        let Some(identity) = self.identity() else { return Step::Idle };
+        let poll_by = self.polled + self.settings.max_poll_interval;
+        if now >= poll_by {
+            return self.neglected(now);
+        }
+        if now < self.beat_at {
+            return Step::Wait(self.beat_at.min(poll_by));
+        }
+        match self.at_coordinator(now, |node| Step::Heartbeat(node, identity)) {
+            Step::Wait(at) => Step::Wait(at.min(poll_by)),
+            step => step,
+        }
+    }
+
+    /// The application has not polled for `max.poll.interval.ms`: its partitions go to others, and it joins again when
+    /// it polls again. A static member only stops beating, as in the Java client.
+    fn neglected(&mut self, now: Instant) -> Step {
+        self.depart();
+        self.rejoin = false;
+        self.phase = Phase::Yielding(Letting::Lost, self.owned.iter().cloned().collect());
+        self.next(now)
+    }
+
+    fn protocols(&self) -> Vec<(&'static str, Bytes)> {
+        let given = self.given.as_ref().map(|(partitions, generation)| (partitions, *generation));
+        let one = |assignor: &Assignor| {
+            let subscription = Subscription {
+                topics: self.topics.iter().cloned().collect(),
+                user_data: assignor.user_data(given),
+                owned: assignor::by_topic(&self.owned),
+                generation: given.map_or(-1, |(_, generation)| generation),
+                rack: self.settings.rack.clone(),
+            };
+            (assignor.name(), subscription.encode(consumer_protocol::VERSION))
+        };
+        self.settings.assignors.iter().map(one).collect()
+    }
+}

@@ -1,0 +1,266 @@
+//! What the coordinator's answers mean for the member.
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    consumer_protocol::{self, Assignment, Subscription},
+};
+
+use super::{
+    Assignments, Assignor, Identity, Key, Leadership, Member, Membership, Node, Phase, Reason,
+    Sync, Topics, assignor,
+};
+
+/// The answer to a JoinGroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinReply {
+    /// The new generation.
+    pub generation: i32,
+    /// The id that the member has now.
+    pub member: Arc<str>,
+    /// The assignor that the group has chosen.
+    pub protocol: String,
+    /// Id of the leader.
+    pub leader: Arc<str>,
+    /// The leader returns and its assignment is in force: it has only to follow the metadata (KIP-814).
+    pub skip_assignment: bool,
+    /// For the leader: all members with what they told their assignor.
+    pub members: Vec<(Arc<str>, Option<Arc<str>>, Bytes)>,
+}
+
+/// Why a request has no answer to work with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble<E> {
+    /// The coordinator refused it. A JoinGroup that lacks a member id is refused with one (KIP-394).
+    Refused(ErrorCode, Option<Arc<str>>),
+    /// There was no answer: the request may have been carried out.
+    Lost(E),
+    /// It can never be asked, such as because the broker does not know the request.
+    Impossible(E),
+}
+
+/// What a refusal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// Ask another coordinator.
+    Find,
+    /// Ask again later.
+    Later,
+    /// Join again.
+    Rejoin,
+    /// Join as a new member: what is owned may belong to others.
+    Renew { keep_id: bool },
+    /// Nothing helps.
+    Fail,
+}
+
+/// What the codes of the group requests ask for. A code that is in no table but passes with time is asked again.
+fn remedy(code: ErrorCode) -> Remedy {
+    match code {
+        ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => Remedy::Find,
+        ErrorCode::REBALANCE_IN_PROGRESS => Remedy::Rejoin,
+        ErrorCode::UNKNOWN_MEMBER_ID => Remedy::Renew { keep_id: false },
+        ErrorCode::ILLEGAL_GENERATION => Remedy::Renew { keep_id: true },
+        ErrorCode::FENCED_INSTANCE_ID => Remedy::Fail,
+        code if code.is_retriable() => Remedy::Later,
+        _ => Remedy::Fail,
+    }
+}
+
+impl<E: Clone> Membership<E> {
+    /// The answer to [`super::Step::Find`].
+    pub fn found(&mut self, found: Result<Node, Trouble<E>>, now: Instant, unit: f64) {
+        match found {
+            Ok(node) => self.coordinator = Some(node),
+            // One attempt is enough for a farewell.
+            Err(_) if self.departure.take().is_some() => {}
+            Err(Trouble::Refused(code, _)) if remedy(code) == Remedy::Fail => {
+                self.fail(Reason::Refused("FindCoordinator", code));
+            }
+            Err(Trouble::Impossible(error)) => self.fail(Reason::Reported(error)),
+            Err(_) => self.failed_once(now, unit),
+        }
+    }
+
+    /// Commits that were handed over are answered.
+    pub fn flushed(&mut self) {
+        if matches!(self.phase, Phase::Flushing { .. }) {
+            self.phase = Phase::Joining;
+        }
+    }
+
+    /// The answer to [`super::Step::Join`].
+    pub fn joined(&mut self, reply: Result<JoinReply, Trouble<E>>, now: Instant, unit: f64) {
+        if !matches!(self.phase, Phase::Joining) {
+            return;
+        }
+        match reply {
+            Ok(reply) => self.accepted(reply, now),
+            Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some(id))) => {
+                self.member = id;
+                self.retry_at_once();
+            }
+            // The member may have been given up meanwhile; with its id the coordinator knows it again.
+            Err(Trouble::Refused(ErrorCode::REBALANCE_IN_PROGRESS, _)) => {
+                self.failed_once(now, unit);
+            }
+            Err(trouble) => self.handle("JoinGroup", trouble, now, unit),
+        }
+    }
+
+    fn accepted(&mut self, reply: JoinReply, now: Instant) {
+        let known = Assignor::of_name(&reply.protocol);
+        let Some(protocol) = known.filter(|a| self.settings.assignors.contains(a)) else {
+            return self.fail(Reason::Refused("JoinGroup", ErrorCode::INCONSISTENT_GROUP_PROTOCOL));
+        };
+        self.retry_at_once();
+        self.generation = reply.generation;
+        self.member = reply.member;
+        self.beat_at = now + self.settings.heartbeat_interval;
+        self.leading = None;
+        let leads = reply.leader == self.member;
+        if !leads {
+            self.sync(protocol, Vec::new());
+            return;
+        }
+        let members: Arc<[Member]> = reply.members.into_iter().filter_map(member).collect();
+        let wanted = assignor::wanted_topics(&members);
+        let in_force = reply.skip_assignment;
+        self.leading = Some(Leadership { wanted, counts: Topics::new(), in_force });
+        self.phase = Phase::Assigning(protocol, members);
+    }
+
+    fn sync(&mut self, protocol: Assignor, assignments: Vec<(Arc<str>, Bytes)>) {
+        let identity = Identity { generation: self.generation, member: self.member.clone() };
+        self.phase = Phase::Syncing(Sync { identity, protocol, assignments });
+    }
+
+    /// The outcome of [`super::Step::Assign`], with the partitions that it was made of.
+    pub fn assigned(&mut self, assignments: &Assignments, counts: Topics) {
+        let Phase::Assigning(protocol, _) = self.phase else { return };
+        let Some(leading) = &mut self.leading else { return };
+        leading.counts = counts;
+        if leading.in_force {
+            return self.sync(protocol, Vec::new());
+        }
+        let encoded = assignments.iter().map(|(member, keys)| {
+            let assignment = Assignment { partitions: assignor::by_topic(keys), user_data: None };
+            (member.clone(), assignment.encode(consumer_protocol::VERSION))
+        });
+        self.sync(protocol, encoded.collect());
+    }
+
+    /// The answer to [`super::Step::Sync`]: the assignment.
+    pub fn synced(&mut self, reply: Result<Bytes, Trouble<E>>, now: Instant, unit: f64) {
+        if !matches!(self.phase, Phase::Syncing(_)) {
+            return;
+        }
+        let bytes = match reply {
+            Ok(bytes) => bytes,
+            // Whether the group is complete is for a new JoinGroup to say.
+            Err(Trouble::Lost(_)) => {
+                self.coordinator = None;
+                self.phase = Phase::Joining;
+                return self.failed_once(now, unit);
+            }
+            Err(trouble) => return self.handle("SyncGroup", trouble, now, unit),
+        };
+        let Ok(assignment) = Assignment::decode(&bytes) else {
+            return self.fail(Reason::Refused("SyncGroup", ErrorCode::INCONSISTENT_GROUP_PROTOCOL));
+        };
+        self.retry_at_once();
+        self.beat_at = now + self.settings.heartbeat_interval;
+        let offer: Vec<Key> = assignor::flat(&assignment.partitions);
+        self.given = Some((assignor::by_topic(&offer), self.generation));
+        self.phase = Phase::Offered(offer.into_iter().collect());
+        if std::mem::take(&mut self.rejoin) {
+            self.begin(now);
+        }
+    }
+
+    /// The answer to [`super::Step::Heartbeat`].
+    pub fn beaten(&mut self, reply: Result<(), Trouble<E>>, now: Instant, unit: f64) {
+        self.beat_at = now + self.settings.heartbeat_interval;
+        match reply {
+            Ok(()) => self.retry_at_once(),
+            Err(trouble) => self.handle("Heartbeat", trouble, now, unit),
+        }
+    }
+
+    /// The answer to [`super::Step::Leave`]. Whatever it is, the member has gone.
+    pub fn left(&mut self) {
+        self.departure = None;
+    }
+
+    /// A commit under `identity` was refused. Tells whether the member can commit again by itself.
+    pub fn commit_refused(&mut self, identity: &Identity, code: ErrorCode, now: Instant) -> bool {
+        let current = self.identity().as_ref() == Some(identity);
+        match remedy(code) {
+            Remedy::Renew { keep_id } if current => {
+                self.renew(keep_id, now);
+                false
+            }
+            Remedy::Fail if current && code == ErrorCode::FENCED_INSTANCE_ID => {
+                self.fail(Reason::Refused("OffsetCommit", code));
+                false
+            }
+            Remedy::Rejoin if current => {
+                self.ask_to_rejoin(now);
+                true
+            }
+            Remedy::Renew { .. } | Remedy::Rejoin | Remedy::Later | Remedy::Find => true,
+            Remedy::Fail => false,
+        }
+    }
+
+    /// The coordinator that was asked is not the right one any more.
+    pub fn coordinator_lost(&mut self, node: &Node) {
+        if self.coordinator.as_ref() == Some(node) {
+            self.coordinator = None;
+        }
+    }
+
+    fn handle(&mut self, request: &'static str, trouble: Trouble<E>, now: Instant, unit: f64) {
+        let code = match trouble {
+            Trouble::Refused(code, _) => code,
+            Trouble::Impossible(error) => return self.fail(Reason::Reported(error)),
+            Trouble::Lost(_) => {
+                self.coordinator = None;
+                self.beat_at = now;
+                return self.failed_once(now, unit);
+            }
+        };
+        match remedy(code) {
+            Remedy::Find => {
+                self.coordinator = None;
+                self.beat_at = now;
+                self.failed_once(now, unit);
+            }
+            Remedy::Later => self.failed_once(now, unit),
+            Remedy::Rejoin => match self.phase {
+                Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_) => {
+                    self.phase = Phase::Joining;
+                }
+                _ => self.ask_to_rejoin(now),
+            },
+            Remedy::Renew { keep_id } => self.renew(keep_id, now),
+            Remedy::Fail => self.fail(Reason::Refused(request, code)),
+        }
+    }
+
+    fn renew(&mut self, keep_id: bool, now: Instant) {
+        let id = self.member.clone();
+        self.lose_membership(now);
+        if keep_id {
+            self.member = id;
+        }
+    }
+}
+
+/// A member whose words the leader understands; one that does not speak the protocol gets nothing.
+fn member((id, instance, metadata): (Arc<str>, Option<Arc<str>>, Bytes)) -> Option<Member> {
+    let subscription = Subscription::decode(&metadata).ok()?;
+    Some(Member { id, instance, subscription })
+}

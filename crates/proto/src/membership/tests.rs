@@ -1,0 +1,446 @@
+//! The coordinator is played by hand, and so is the clock.
+
+use super::*;
+
+type Machine = Membership<&'static str>;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Member {
+    machine: Machine,
+    now: Instant,
+}
+
+fn settings(assignors: &[Assignor]) -> Settings {
+    let backoff = Backoff { initial: SECOND / 10, max: SECOND };
+    Settings {
+        instance: None,
+        max_poll_interval: 300 * SECOND,
+        heartbeat_interval: 3 * SECOND,
+        assignors: assignors.to_vec(),
+        rack: None,
+        backoff,
+    }
+}
+
+fn node(id: i32) -> Node {
+    Node { id, host: "h".into(), port: 1, rack: None }
+}
+
+fn keys(indexes: &[i32]) -> Vec<Key> {
+    indexes.iter().map(|index| ("t".into(), *index)).collect()
+}
+
+fn identity(generation: i32, member: &str) -> Identity {
+    Identity { generation, member: member.into() }
+}
+
+fn refused<T>(code: ErrorCode) -> Result<T, Trouble<&'static str>> {
+    Err(Trouble::Refused(code, None))
+}
+
+impl Member {
+    fn with(settings: Settings) -> Self {
+        let now = Instant::now();
+        let mut machine = Machine::new(settings, now);
+        assert_eq!(machine.next(now), Step::Idle);
+        machine.subscribe(["t".into()].into(), now);
+        Self { machine, now }
+    }
+
+    fn new(assignor: Assignor) -> Self {
+        Self::with(settings(&[assignor]))
+    }
+
+    fn next(&mut self) -> Step {
+        self.machine.next(self.now)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn find(&mut self, id: i32) {
+        assert_eq!(self.next(), Step::Find);
+        self.machine.found(Ok(node(id)), self.now, 0.5);
+    }
+
+    fn flush(&mut self) {
+        assert!(matches!(self.next(), Step::Flush(_)), "{:?}", self.machine);
+        self.machine.flushed();
+    }
+
+    fn expect_join(&mut self, member: &str) -> Subscription {
+        let Step::Join(_, join) = self.next() else { panic!("{:?}", self.machine) };
+        assert_eq!(&*join.member, member);
+        Subscription::decode(&join.protocols[0].1).expect("well formed")
+    }
+
+    /// The coordinator completes the rebalance with another member as the leader.
+    fn join_behind(&mut self, generation: i32, member: &str) {
+        let protocol = self.machine.settings.assignors[0].name().to_owned();
+        let reply = JoinReply {
+            generation,
+            member: member.into(),
+            protocol,
+            leader: "leader".into(),
+            skip_assignment: false,
+            members: Vec::new(),
+        };
+        self.machine.joined(Ok(reply), self.now, 0.5);
+    }
+
+    fn given(&mut self, indexes: &[i32]) {
+        let Step::Sync(_, sync) = self.next() else { panic!("{:?}", self.machine) };
+        assert_eq!(sync.assignments, [], "only a leader assigns");
+        let partitions = assignor::by_topic(&keys(indexes));
+        let assignment = consumer_protocol::Assignment { partitions, user_data: None };
+        self.machine.synced(Ok(assignment.encode(1)), self.now, 0.5);
+    }
+
+    fn hand_over(&mut self) -> Handover {
+        let handover = self.machine.handover().expect("something to do");
+        self.machine.handed_over(self.now);
+        handover
+    }
+
+    /// Through the first rebalance, as `m` in generation 1.
+    fn settle(&mut self, indexes: &[i32]) {
+        self.flush();
+        self.find(1);
+        self.expect_join("");
+        let required = ErrorCode::MEMBER_ID_REQUIRED;
+        self.machine.joined(Err(Trouble::Refused(required, Some("m".into()))), self.now, 0.5);
+        self.expect_join("m");
+        self.join_behind(1, "m");
+        self.given(indexes);
+        let adopt = Handover::Adopt { revoked: Vec::new(), added: keys(indexes) };
+        assert_eq!(self.hand_over(), adopt);
+        assert!(self.machine.is_settled());
+    }
+
+    fn beat(&mut self, reply: Result<(), Trouble<&'static str>>) {
+        self.pass(3 * SECOND);
+        self.machine.polled(self.now);
+        let Step::Heartbeat(_, of) = self.next() else { panic!("{:?}", self.machine) };
+        assert_eq!(Some(of), self.machine.identity());
+        self.machine.beaten(reply, self.now, 0.5);
+    }
+}
+
+#[test]
+fn a_member_joins_and_beats() {
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0, 1]);
+    assert_eq!(member.machine.standing(), Standing::Member(identity(1, "m")));
+    assert_eq!(member.next(), Step::Wait(member.now + 3 * SECOND));
+    for _ in 0..3 {
+        member.beat(Ok(()));
+        assert!(member.machine.is_settled());
+    }
+}
+
+#[test]
+fn the_leader_assigns_and_follows_the_metadata() {
+    for skip_assignment in [false, true] {
+        let mut member = Member::new(Assignor::Range);
+        member.flush();
+        member.find(1);
+        let ours = member.expect_join("").encode(3);
+        let theirs = Subscription { topics: vec!["u".into()], ..Subscription::default() };
+        let reply = JoinReply {
+            generation: 1,
+            member: "m".into(),
+            protocol: "range".into(),
+            leader: "m".into(),
+            skip_assignment,
+            members: vec![
+                ("m".into(), None, ours),
+                ("n".into(), Some("i".into()), theirs.encode(0)),
+                ("x".into(), None, Bytes::from_static(b"?")),
+            ],
+        };
+        member.machine.joined(Ok(reply), member.now, 0.5);
+        let Step::Assign(Assignor::Range, members) = member.next() else { panic!() };
+        let named: Vec<&str> = members.iter().map(|member| &*member.id).collect();
+        assert_eq!(named, ["m", "n"]);
+        assert!(member.machine.follows("t") && member.machine.follows("u"));
+        assert!(!member.machine.follows("v"));
+        let counts: Topics = [("t".into(), 2)].into();
+        let assignments = Assignor::Range.assign(&counts, &members);
+        member.machine.assigned(&assignments, counts);
+        let Step::Sync(_, sync) = member.next() else { panic!() };
+        assert_eq!(sync.identity, identity(1, "m"));
+        assert_eq!(sync.assignments.len(), if skip_assignment { 0 } else { 2 });
+        let partitions = assignor::by_topic(&keys(&[0, 1]));
+        let assignment = consumer_protocol::Assignment { partitions, user_data: None };
+        member.machine.synced(Ok(assignment.encode(3)), member.now, 0.5);
+        member.hand_over();
+        let see = |count: Option<i32>, member: &mut Member| {
+            let now = member.now;
+            member.machine.look_at_topics(|topic| count.filter(|_| topic == "t"), now);
+        };
+        see(Some(2), &mut member);
+        see(None, &mut member);
+        assert!(member.machine.is_settled(), "nothing has changed");
+        see(Some(3), &mut member);
+        assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0, 1])));
+        member.flush();
+        member.expect_join("m");
+    }
+}
+
+#[test]
+fn an_eager_member_lets_go_of_everything_first() {
+    let mut member = Member::new(Assignor::Sticky);
+    member.settle(&[0, 1]);
+    member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+    // The application takes its time, and the member goes on beating and may commit.
+    member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+    assert_eq!(member.machine.standing(), Standing::Member(identity(1, "m")));
+    assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0, 1])));
+    assert_eq!(member.machine.standing(), Standing::Member(identity(1, "m")), "commits go first");
+    member.flush();
+    let told = member.expect_join("m");
+    assert_eq!((told.owned.len(), told.generation), (0, 1));
+    let data = told.user_data.expect("sticky tells what it had");
+    let data = consumer_protocol::StickyData::decode(&data).expect("well formed");
+    assert_eq!(data.partitions, assignor::by_topic(&keys(&[0, 1])));
+    assert_eq!(member.machine.standing(), Standing::Rebalancing);
+    member.join_behind(2, "m");
+    member.given(&[1, 2]);
+    let adopt = Handover::Adopt { revoked: Vec::new(), added: keys(&[1, 2]) };
+    assert_eq!(member.hand_over(), adopt);
+}
+
+#[test]
+fn a_cooperative_member_lets_go_only_of_what_moves() {
+    let mut member = Member::new(Assignor::CooperativeSticky);
+    member.settle(&[0, 1]);
+    member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+    assert_eq!(member.machine.handover(), None);
+    member.flush();
+    let told = member.expect_join("m");
+    assert_eq!(told.owned, assignor::by_topic(&keys(&[0, 1])));
+    assert_eq!(told.generation, 1);
+    member.join_behind(2, "m");
+    member.given(&[0]);
+    let adopt = Handover::Adopt { revoked: keys(&[1]), added: Vec::new() };
+    assert_eq!(member.hand_over(), adopt);
+    // What it gave up is handed out in the next rebalance.
+    member.flush();
+    assert_eq!(member.expect_join("m").owned, assignor::by_topic(&keys(&[0])));
+    member.join_behind(3, "m");
+    member.given(&[0]);
+    member.hand_over();
+    assert!(member.machine.is_settled());
+}
+
+#[test]
+fn an_offer_that_was_not_taken_is_dropped() {
+    for assignor in [Assignor::Range, Assignor::CooperativeSticky] {
+        let mut member = Member::new(assignor);
+        member.flush();
+        member.find(1);
+        member.join_behind(1, "m");
+        member.given(&[0]);
+        member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+        assert_eq!(member.machine.handover(), None);
+        member.flush();
+        assert_eq!(member.expect_join("m").owned, []);
+    }
+}
+
+#[test]
+fn other_topics_need_a_rebalance() {
+    for (assignor, revoked) in [(Assignor::Range, 2), (Assignor::CooperativeSticky, 2)] {
+        let mut member = Member::new(assignor);
+        member.settle(&[0, 1]);
+        member.machine.subscribe(["t".into()].into(), member.now);
+        assert!(member.machine.is_settled());
+        member.machine.subscribe(["u".into()].into(), member.now);
+        let Handover::Revoke(keys) = member.hand_over() else { panic!() };
+        assert_eq!(keys.len(), revoked);
+        member.flush();
+        assert_eq!(member.expect_join("m").topics, ["u".into()]);
+        // And once more while it joins: the answer is for the former topics.
+        member.machine.subscribe(["v".into()].into(), member.now);
+        member.join_behind(2, "m");
+        member.given(&[]);
+        member.hand_over();
+        member.flush();
+        assert_eq!(member.expect_join("m").topics, ["v".into()]);
+    }
+}
+
+#[test]
+fn a_member_that_is_not_known_any_more_has_lost_its_partitions() {
+    let cases = [(ErrorCode::UNKNOWN_MEMBER_ID, ""), (ErrorCode::ILLEGAL_GENERATION, "m")];
+    for (code, id) in cases {
+        for by_commit in [false, true] {
+            let mut member = Member::new(Assignor::CooperativeSticky);
+            member.settle(&[0, 1]);
+            if by_commit {
+                let now = member.now;
+                assert!(!member.machine.commit_refused(&identity(1, "m"), code, now));
+                // A commit of long ago says nothing.
+                assert!(member.machine.commit_refused(&identity(0, "m"), code, now));
+            } else {
+                member.beat(refused(code));
+            }
+            assert_eq!(member.machine.standing(), Standing::Outside);
+            assert_eq!(member.next(), Step::Idle, "the application has to know first");
+            assert_eq!(member.hand_over(), Handover::Lose(keys(&[0, 1])));
+            assert_eq!(member.expect_join(id).owned, []);
+        }
+    }
+}
+
+#[test]
+fn a_fenced_member_stops() {
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0]);
+    member.beat(refused(ErrorCode::FENCED_INSTANCE_ID));
+    let expected = Reason::Refused("Heartbeat", ErrorCode::FENCED_INSTANCE_ID);
+    assert_eq!(member.machine.failure(), Some(&expected));
+    assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
+    assert_eq!((member.machine.handover(), member.next()), (None, Step::Idle));
+    member.machine.subscribe(["t".into()].into(), member.now);
+    assert_eq!(member.machine.failure(), None);
+    member.expect_join("");
+}
+
+#[test]
+fn refusals_for_good_end_it() {
+    let cases = [
+        ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode::INVALID_SESSION_TIMEOUT,
+        ErrorCode::GROUP_AUTHORIZATION_FAILED,
+        ErrorCode::GROUP_MAX_SIZE_REACHED,
+        ErrorCode::INVALID_GROUP_ID,
+    ];
+    for code in cases {
+        let mut member = Member::new(Assignor::Range);
+        member.flush();
+        member.find(1);
+        member.expect_join("");
+        member.machine.joined(refused(code), member.now, 0.5);
+        assert_eq!(member.machine.failure(), Some(&Reason::Refused("JoinGroup", code)));
+        assert_eq!((member.machine.handover(), member.next()), (None, Step::Idle));
+    }
+}
+
+#[test]
+fn another_coordinator_is_looked_for() {
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0]);
+    member.beat(refused(ErrorCode::NOT_COORDINATOR));
+    assert_eq!(member.next(), Step::Wait(member.now + SECOND / 10));
+    member.pass(SECOND / 10);
+    assert_eq!(member.next(), Step::Find);
+    member.machine.found(refused(ErrorCode::COORDINATOR_NOT_AVAILABLE), member.now, 0.5);
+    assert_eq!(member.next(), Step::Wait(member.now + SECOND / 5));
+    member.pass(SECOND / 5);
+    member.find(2);
+    let Step::Heartbeat(at, _) = member.next() else { panic!() };
+    assert_eq!(at.id, 2);
+    member.machine.beaten(refused(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS), member.now, 0.5);
+    member.beat(Err(Trouble::Lost("gone")));
+    member.pass(SECOND);
+    member.find(1);
+    member.beat(Ok(()));
+    assert!(member.machine.is_settled());
+}
+
+#[test]
+fn a_rebalance_that_fails_on_the_way_begins_again() {
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[]);
+    member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+    member.flush();
+    member.expect_join("m");
+    member.machine.joined(Err(Trouble::Lost("gone")), member.now, 0.5);
+    member.pass(SECOND);
+    member.find(2);
+    member.expect_join("m");
+    member.join_behind(2, "m");
+    member.machine.synced(refused(ErrorCode::REBALANCE_IN_PROGRESS), member.now, 0.5);
+    member.expect_join("m");
+    member.join_behind(3, "m");
+    member.machine.synced(Err(Trouble::Lost("gone")), member.now, 0.5);
+    member.pass(SECOND);
+    member.find(2);
+    member.expect_join("m");
+    member.join_behind(4, "m");
+    member.given(&[3]);
+    assert_eq!(member.machine.standing(), Standing::Member(identity(4, "m")));
+}
+
+#[test]
+fn an_application_that_does_not_poll_gives_its_partitions_up() {
+    for instance in [None, Some("i".into())] {
+        let is_static = instance.is_some();
+        let heartbeat_interval = 1000 * SECOND;
+        let mut member =
+            Member::with(Settings { instance, heartbeat_interval, ..settings(&[Assignor::Range]) });
+        member.settle(&[0]);
+        member.pass(299 * SECOND);
+        member.machine.polled(member.now);
+        member.pass(299 * SECOND);
+        assert_eq!(member.next(), Step::Wait(member.now + SECOND));
+        member.pass(SECOND);
+        if !is_static {
+            assert_eq!(member.next(), Step::Leave(node(1), identity(1, "m")));
+            member.machine.left();
+        }
+        assert_eq!(member.next(), Step::Idle, "until it polls again");
+        assert_eq!(member.machine.standing(), Standing::Outside);
+        assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
+        member.expect_join("");
+    }
+}
+
+#[test]
+fn who_leaves_says_so_unless_it_is_static() {
+    for instance in [None, Some("i".into())] {
+        let is_static = instance.is_some();
+        let mut member = Member::with(Settings { instance, ..settings(&[Assignor::Range]) });
+        member.settle(&[0]);
+        member.machine.leave();
+        assert!(member.machine.owned().is_empty());
+        if !is_static {
+            assert_eq!(member.next(), Step::Leave(node(1), identity(1, "m")));
+            assert!(member.machine.is_departing());
+            member.machine.left();
+        }
+        assert!(!member.machine.is_departing());
+        assert_eq!(member.next(), Step::Idle);
+        member.machine.subscribe(["t".into()].into(), member.now);
+        member.flush();
+        member.expect_join("");
+    }
+}
+
+#[test]
+fn a_farewell_does_not_wait_for_a_coordinator_that_cannot_be_found() {
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0]);
+    member.machine.coordinator_lost(&node(1));
+    member.machine.leave();
+    assert_eq!(member.next(), Step::Find);
+    member.machine.found(Err(Trouble::Lost("gone")), member.now, 0.5);
+    assert_eq!(member.next(), Step::Idle);
+}
+
+#[test]
+fn whoever_leaves_while_it_joins_wants_no_answer() {
+    let mut member = Member::new(Assignor::Range);
+    member.flush();
+    member.find(1);
+    member.expect_join("");
+    assert!(member.machine.awaits_group());
+    member.machine.leave();
+    assert!(!member.machine.awaits_group());
+    member.join_behind(1, "m");
+    assert_eq!(member.next(), Step::Idle);
+}
