@@ -50,6 +50,8 @@ pub enum Policy {
     Earliest,
     /// Start at the end.
     Latest,
+    /// Start at the first record of this time or later, in milliseconds since 1970-01-01 UTC.
+    Since(i64),
     /// Leave it to the application.
     None,
 }
@@ -59,6 +61,7 @@ impl Policy {
         match self {
             Self::Earliest => Some(Reset::Earliest),
             Self::Latest => Some(Reset::Latest),
+            Self::Since(time) => Some(Reset::Timestamp(time)),
             Self::None => None,
         }
     }
@@ -111,6 +114,11 @@ impl Position {
     pub fn by_policy(policy: Policy, versions: &mut Versions) -> Self {
         let state = policy.reset().map_or(State::Stuck { offset: -1 }, State::Lookup);
         Self { version: versions.next_version(), state }
+    }
+
+    /// A position that somebody else will name, with [`Self::seek`] or [`Self::reset`].
+    pub fn awaited(versions: &mut Versions) -> Self {
+        Self::by_policy(Policy::None, versions)
     }
 
     /// Its version.

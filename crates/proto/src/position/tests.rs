@@ -12,7 +12,11 @@ fn started(offset: i64) -> (Position, Versions) {
 #[test]
 fn the_policy_decides_where_to_begin() {
     let mut versions = Versions::default();
-    let cases = [(Policy::Earliest, Reset::Earliest), (Policy::Latest, Reset::Latest)];
+    let cases = [
+        (Policy::Earliest, Reset::Earliest),
+        (Policy::Latest, Reset::Latest),
+        (Policy::Since(7), Reset::Timestamp(7)),
+    ];
     for (policy, reset) in cases {
         let mut position = Position::by_policy(policy, &mut versions);
         let (version, to) = position.lookup().expect("to be looked up");
