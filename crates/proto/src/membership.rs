@@ -282,7 +282,8 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    fn identity(&self) -> Option<Identity> {
+    /// Who the member is to its coordinator, also while a rebalance is under way.
+    pub fn identity(&self) -> Option<Identity> {
         let known = self.generation >= 0 && !self.member.is_empty();
         known.then(|| Identity { generation: self.generation, member: self.member.clone() })
     }
@@ -346,6 +347,9 @@ impl<E: Clone> Membership<E> {
     /// The partitions of topics may have changed. A leader asks for a rebalance if those that it has assigned did.
     pub fn look_at_topics(&mut self, count_of: impl Fn(&str) -> Option<i32>, now: Instant) {
         let Some(leading) = &self.leading else { return };
+        if matches!(self.phase, Phase::Assigning(..)) {
+            return;
+        }
         let changed = leading.wanted.iter().any(|topic| {
             // A topic that is not known now has perhaps only been forgotten for a moment.
             count_of(topic).is_some_and(|count| leading.counts.get(topic) != Some(&count))

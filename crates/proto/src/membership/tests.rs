@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod group;
+
 type Machine = Membership<&'static str>;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -166,6 +168,8 @@ fn the_leader_assigns_and_follows_the_metadata() {
         assert_eq!(named, ["m", "n"]);
         assert!(member.machine.follows("t") && member.machine.follows("u"));
         assert!(!member.machine.follows("v"));
+        let now = member.now;
+        member.machine.look_at_topics(|_| Some(2), now);
         let counts: Topics = [("t".into(), 2)].into();
         let assignments = Assignor::Range.assign(&counts, &members);
         member.machine.assigned(&assignments, counts);
