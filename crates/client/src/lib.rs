@@ -52,6 +52,7 @@ pub mod blocking;
 mod config;
 mod conn;
 mod consumer;
+mod coordinator;
 mod error;
 mod metadata;
 mod metrics;

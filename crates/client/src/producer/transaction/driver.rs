@@ -1,17 +1,18 @@
 //! The task that does what the machine says: finds coordinators and asks them, one request at a time.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use curtail_proto::{
     metadata::Node,
     transaction::{Coordinator, Key, Reply, Request, Step},
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::{Control, requests};
 use crate::{
     Error, Result,
     conn::Connection,
+    coordinator::{Coordinated, find, successor},
     producer::shared::{Shared, resubmit},
 };
 
@@ -55,15 +56,22 @@ impl Driver {
     }
 
     async fn find(&mut self, coordinator: Coordinator) {
-        let limit = self.shared.config.common.request_timeout;
-        let found = match timeout(limit, find(&self.shared, self.control.id(), &coordinator)).await
-        {
-            Ok(found) => found,
-            Err(_) => Err(Reply::Lost(no_answer("FindCoordinator", limit))),
+        let shared = &self.shared;
+        let what = self.coordinated(&coordinator);
+        let found = match find(&shared.metadata, &shared.config.common, what).await {
+            Ok(found) => found.map_err(Reply::Refused),
+            Err(error) => Err(lost(error)),
         };
         let now = Instant::now().into_std();
         let unit = self.shared.env.entropy.unit();
         self.control.look(|machine| machine.found(coordinator, found, now, unit));
+    }
+
+    fn coordinated<'a>(&'a self, coordinator: &'a Coordinator) -> Coordinated<'a> {
+        match coordinator {
+            Coordinator::Transaction => Coordinated::Transactions(self.control.id()),
+            Coordinator::Group(group) => Coordinated::Group(group),
+        }
     }
 
     async fn ask(&mut self, node: &Node, coordinator: Coordinator, request: Request) {
@@ -84,7 +92,6 @@ impl Driver {
             let reply = requests::ask(&mut connection, &call, &request).await?;
             Ok((reply, connection))
         };
-        // A coordinator that hangs has a successor long before request.timeout.ms is over.
         let reply = tokio::select! {
             biased;
             answered = exchange => match answered {
@@ -94,7 +101,7 @@ impl Driver {
                 }
                 Err(error) => lost(error),
             },
-            successor = self.moved_from(node, &coordinator) => Reply::Lost(Error::Connection {
+            successor = self.successor(node, &coordinator) => Reply::Lost(Error::Connection {
                 broker: format!("{}:{}", node.host, node.port).into(),
                 reason: format!(
                     "no answer to {}, and broker {successor} is the coordinator now",
@@ -120,20 +127,10 @@ impl Driver {
         Ok(connection)
     }
 
-    /// Resolves once another broker is the coordinator; never before there is reason to ask.
-    async fn moved_from(&self, node: &Node, coordinator: &Coordinator) -> i32 {
-        let mut patience =
-            self.shared.config.common.retry_backoff_max.max(Duration::from_millis(100));
-        loop {
-            sleep(patience).await;
-            patience = (patience * 2).min(self.shared.config.common.request_timeout);
-            let find = find(&self.shared, self.control.id(), coordinator);
-            if let Ok(Ok(found)) = timeout(patience, find).await
-                && found.id != node.id
-            {
-                return found.id;
-            }
-        }
+    async fn successor(&self, node: &Node, coordinator: &Coordinator) -> i32 {
+        let shared = &self.shared;
+        let what = self.coordinated(coordinator);
+        successor(&shared.metadata, &shared.config.common, what, node.id).await
     }
 
     /// Lets the partitions that were added go.
@@ -152,20 +149,10 @@ impl Driver {
     }
 }
 
-async fn find(shared: &Shared, id: &str, coordinator: &Coordinator) -> Result<Node, Reply<Error>> {
-    let mut connection = shared.metadata.connect_any().await.map_err(lost)?;
-    let found = requests::find(&mut connection, id, coordinator).await.map_err(lost)?;
-    found.map_err(Reply::Refused)
-}
-
 /// A request without an answer. One that cannot be sent at all will not be sent later either.
 fn lost(error: Error) -> Reply<Error> {
     match error {
         Error::UnsupportedVersion(_) => Reply::Impossible(error),
         error => Reply::Lost(error),
     }
-}
-
-fn no_answer(request: &'static str, limit: Duration) -> Error {
-    Error::Timeout { what: request, limit, last: None }
 }

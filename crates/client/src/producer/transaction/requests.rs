@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use curtail_proto::{
     accumulator::ProducerIdentity,
-    metadata::Node,
-    transaction::{Coordinator, GroupOffsets, Key, Outcome, Protocol, Reply, Request},
+    transaction::{GroupOffsets, Key, Outcome, Protocol, Reply, Request},
 };
 use curtail_wire::{
     ErrorCode,
@@ -226,39 +225,4 @@ fn complete<'a>(
             Err(connection.protocol_error(format!("the answer leaves out {topic}-{index}")))
         }
     }
-}
-
-/// Asks any broker for a coordinator.
-pub(super) async fn find(
-    connection: &mut Connection,
-    id: &str,
-    coordinator: &Coordinator,
-) -> Result<Result<Node, ErrorCode>> {
-    /// The first version that names several keys in one request.
-    const BATCHED: i16 = 4;
-    let (key, key_type) = match coordinator {
-        Coordinator::Group(group) => (text(group), 0),
-        Coordinator::Transaction => (text(id), 1),
-    };
-    let answer: messages::FindCoordinatorResponse = connection
-        .request(1..=5, |version| {
-            let request = messages::FindCoordinatorRequest::default().with_key_type(key_type);
-            if version >= BATCHED {
-                request.with_coordinator_keys(vec![key])
-            } else {
-                request.with_key(key)
-            }
-        })
-        .await?;
-    let (code, id, host, port) = match answer.coordinators.into_iter().next() {
-        Some(found) => (found.error_code, found.node_id.0, found.host, found.port),
-        None => (answer.error_code, answer.node_id.0, answer.host, answer.port),
-    };
-    if ErrorCode(code).is_error() {
-        return Ok(Err(ErrorCode(code)));
-    }
-    let Ok(port) = u16::try_from(port) else {
-        return Err(connection.protocol_error(format!("a coordinator at port {port}")));
-    };
-    Ok(Ok(Node { id, host: host.as_str().to_owned(), port, rack: None }))
 }
