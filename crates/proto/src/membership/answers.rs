@@ -64,6 +64,8 @@ fn remedy(code: ErrorCode) -> Remedy {
         ErrorCode::UNKNOWN_MEMBER_ID => Remedy::Renew { keep_id: false },
         ErrorCode::ILLEGAL_GENERATION => Remedy::Renew { keep_id: true },
         ErrorCode::FENCED_INSTANCE_ID => Remedy::Fail,
+        // The coordinator failed for no reason it can name.
+        ErrorCode::UNKNOWN_SERVER_ERROR => Remedy::Later,
         code if code.is_retriable() => Remedy::Later,
         _ => Remedy::Fail,
     }

@@ -335,6 +335,25 @@ fn refusals_for_good_end_it() {
 }
 
 #[test]
+fn refusals_that_pass_are_asked_again() {
+    let cases = [
+        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode::REBALANCE_IN_PROGRESS,
+        ErrorCode::UNKNOWN_SERVER_ERROR,
+    ];
+    for code in cases {
+        let mut member = Member::new(Assignor::Range);
+        member.flush();
+        member.find(1);
+        member.expect_join("");
+        member.machine.joined(refused(code), member.now, 0.5);
+        assert_eq!(member.next(), Step::Wait(member.now + SECOND / 10));
+        member.pass(SECOND / 10);
+        member.expect_join("");
+    }
+}
+
+#[test]
 fn another_coordinator_is_looked_for() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
