@@ -116,6 +116,17 @@ pub enum Error {
     /// The record was not sent before its transaction was aborted.
     #[error("the transaction was aborted")]
     TransactionAborted,
+    /// Offsets were not committed: a rebalance is under way, or the partitions belong to another member. Poll, and go on
+    /// with what is assigned then.
+    #[error("offsets of group '{group}' were not committed ({code}): {reason}")]
+    CommitFailed {
+        /// `group.id`.
+        group: Arc<str>,
+        /// What the coordinator says, or would have said.
+        code: ErrorCode,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// Fetched bytes are damaged.
     #[error("{topic}-{partition} at offset {offset}: {reason}")]
     Corrupt {
@@ -195,12 +206,14 @@ impl Error {
         }
     }
 
-    /// Whether a newer producer with the same `transactional.id` has taken over, or the coordinator has ended the
-    /// transaction after `transaction.timeout.ms`: it fences in the same way.
+    /// Whether a newer producer with the same `transactional.id` or a newer consumer with the same `group.instance.id` has
+    /// taken over, or the coordinator has ended the transaction after `transaction.timeout.ms`: it fences in the same way.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         match self {
-            Self::Broker { code, .. } => *code == ErrorCode::PRODUCER_FENCED,
+            Self::Broker { code, .. } | Self::CommitFailed { code, .. } => {
+                matches!(*code, ErrorCode::PRODUCER_FENCED | ErrorCode::FENCED_INSTANCE_ID)
+            }
             Self::TransactionFatal { cause } | Self::NotAcknowledged { cause, .. } => {
                 cause.is_fenced()
             }

@@ -1,8 +1,8 @@
 //! An Apache Kafka client built for the latency tail.
 //!
-//! [`Producer`] sends records in batches, idempotently and in order; [`Consumer`] reads assigned partitions, fetching
-//! ahead within a byte budget; [`Admin`] manages topics. Settings have Kafka's names, units and defaults, as typed
-//! fields or as properties.
+//! [`Producer`] sends records in batches, idempotently and in order; [`Consumer`] reads partitions, assigned by hand or
+//! shared in a group, fetching ahead within a byte budget; [`Admin`] manages topics. Settings have Kafka's names, units
+//! and defaults, as typed fields or as properties.
 //!
 //! Everything runs on the caller's tokio runtime, current-thread or multi-thread; [`blocking`] has the same for plain
 //! threads. One slow broker slows only its own
@@ -64,11 +64,13 @@ pub use admin::{
     TopicDescription, TopicListing,
 };
 pub use config::{
-    Acks, AdminConfig, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES, LeaderDiscovery,
-    OffsetReset, ProducerConfig, RecoveryStrategy, load_properties, parse_properties,
+    Acks, AdminConfig, Assignor, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES,
+    LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, load_properties,
+    parse_properties,
 };
 pub use consumer::{
-    Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, RecordBatch, RecordStream, Records,
+    Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, PendingCommit, Rebalance,
+    RebalanceListener, RecordBatch, RecordStream, Records,
 };
 pub use curtail_net::Env;
 pub use curtail_wire::{

@@ -11,8 +11,8 @@ use futures_core::Stream as _;
 
 use super::Runtime;
 use crate::{
-    ConsumerConfig, ConsumerRecord, OffsetAndTimestamp, PartitionInfo, RecordBatch, RecordStream,
-    Records, Result, TopicPartition,
+    ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp,
+    PartitionInfo, RebalanceListener, RecordBatch, RecordStream, Records, Result, TopicPartition,
 };
 
 /// [`crate::Consumer`] for plain threads. It fetches ahead between the calls.
@@ -48,6 +48,87 @@ impl Consumer {
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
         let _entered = self.runtime.enter();
         self.inner.assign(partitions);
+    }
+
+    /// As [`crate::Consumer::subscribe`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn subscribe<T: AsRef<str>>(&mut self, topics: impl IntoIterator<Item = T>) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.subscribe(topics)
+    }
+
+    /// As [`crate::Consumer::subscribe_matching`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn subscribe_matching(
+        &mut self,
+        matches: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.subscribe_matching(matches)
+    }
+
+    /// As [`crate::Consumer::unsubscribe`].
+    pub fn unsubscribe(&mut self) {
+        let _entered = self.runtime.enter();
+        self.inner.unsubscribe();
+    }
+
+    /// As [`crate::Consumer::subscription`].
+    pub fn subscription(&self) -> BTreeSet<String> {
+        self.inner.subscription()
+    }
+
+    /// As [`crate::Consumer::set_rebalance_listener`].
+    pub fn set_rebalance_listener(&mut self, listener: impl RebalanceListener) {
+        self.inner.set_rebalance_listener(listener);
+    }
+
+    /// As [`crate::Consumer::group_metadata`].
+    pub fn group_metadata(&self) -> Option<ConsumerGroupMetadata> {
+        self.inner.group_metadata()
+    }
+
+    /// As [`crate::Consumer::commit_sync`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn commit_sync(&mut self) -> Result<()> {
+        self.runtime.block_on(self.inner.commit_sync())?
+    }
+
+    /// As [`crate::Consumer::commit_sync_offsets`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn commit_sync_offsets(
+        &mut self,
+        offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
+    ) -> Result<()> {
+        self.runtime.block_on(self.inner.commit_sync_offsets(offsets))?
+    }
+
+    /// As [`crate::Consumer::commit_async`]; the outcome is not told.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit_async(&mut self) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.commit_async().map(drop)
+    }
+
+    /// As [`crate::Consumer::committed`].
+    ///
+    /// # Errors
+    /// As there, and inside an async context.
+    pub fn committed(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndMetadata>>> {
+        self.runtime.block_on(self.inner.committed(partitions))?
     }
 
     /// As [`crate::Consumer::assignment`].

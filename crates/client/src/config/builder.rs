@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
-    Acks, AdminConfig, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset, ProducerConfig,
-    RecoveryStrategy, host_and_port,
+    Acks, AdminConfig, Assignor, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset,
+    ProducerConfig, RecoveryStrategy, host_and_port,
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
@@ -358,6 +358,16 @@ impl ProducerConfig {
 }
 
 setters! { ConsumerConfig:
+    /// Sets `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead.
+    session_timeout: Duration;
+    /// Sets `heartbeat.interval.ms`, at most a third of `session.timeout.ms` by rule of thumb.
+    heartbeat_interval: Duration;
+    /// Sets `max.poll.interval.ms`: an application that has not polled for so long loses its partitions to others.
+    max_poll_interval: Duration;
+    /// Sets `auto.commit.interval.ms`.
+    auto_commit_interval: Duration;
+    /// Sets `exclude.internal.topics`: whether a subscription by pattern passes over Kafka's own topics.
+    exclude_internal_topics: bool;
     /// Sets `auto.offset.reset`: where to start without a position, or with one outside the log.
     auto_offset_reset: OffsetReset;
     /// Sets `fetch.min.bytes`: what a broker gathers before it answers, within `fetch.max.wait.ms`.
@@ -383,6 +393,38 @@ setters! { ConsumerConfig:
 }
 
 impl ConsumerConfig {
+    /// Sets `group.id`: the consumers with the same one share the topics they subscribe to.
+    #[must_use]
+    pub fn group_id(mut self, id: impl Into<String>) -> Self {
+        self.group_id = Some(id.into());
+        self
+    }
+
+    /// Sets `group.instance.id`: makes a static member.
+    #[must_use]
+    pub fn group_instance_id(mut self, id: impl Into<String>) -> Self {
+        self.group_instance_id = Some(id.into());
+        self
+    }
+
+    /// Sets `partition.assignment.strategy`, the preferred one first.
+    #[must_use]
+    pub fn partition_assignment_strategy(
+        mut self,
+        assignors: impl IntoIterator<Item = Assignor>,
+    ) -> Self {
+        self.partition_assignment_strategy = assignors.into_iter().collect();
+        self
+    }
+
+    /// Sets `enable.auto.commit`: whether positions are committed without being asked.
+    #[must_use]
+    pub fn enable_auto_commit(mut self, enable: bool) -> Self {
+        self.enable_auto_commit = enable;
+        self.common.given.auto_commit = true;
+        self
+    }
+
     /// Sets `client.rack`, for reading from a near replica.
     #[must_use]
     pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
@@ -424,11 +466,45 @@ impl ConsumerConfig {
                 "curtail.prefetch.bytes and curtail.decompressed.batch.max.bytes must be at least 1".into(),
             );
         }
+        self.validate_group()?;
         let sizes = [self.fetch_min_bytes, self.fetch_max_bytes, self.max_partition_fetch_bytes];
         if sizes.iter().any(|bytes| *bytes < 0) {
             return contradiction(
                 "fetch.min.bytes, fetch.max.bytes and max.partition.fetch.bytes must not be negative".into(),
             );
+        }
+        Ok(())
+    }
+}
+
+impl ConsumerConfig {
+    fn validate_group(&self) -> Result<(), ConfigError> {
+        for (name, id) in
+            [("group.id", &self.group_id), ("group.instance.id", &self.group_instance_id)]
+        {
+            if id.as_ref().is_some_and(String::is_empty) {
+                let reason = "expected a text that is not empty".into();
+                return Err(ConfigError::Invalid { name, value: String::new(), reason });
+            }
+        }
+        if self.group_id.is_none() && self.common.given.auto_commit && self.enable_auto_commit {
+            return contradiction(
+                "enable.auto.commit=true needs a group.id; set one or leave enable.auto.commit out"
+                    .into(),
+            );
+        }
+        if self.heartbeat_interval >= self.session_timeout {
+            return contradiction(format!(
+                "heartbeat.interval.ms={} must be below session.timeout.ms={}",
+                self.heartbeat_interval.as_millis(),
+                self.session_timeout.as_millis()
+            ));
+        }
+        if self.max_poll_interval.is_zero() {
+            return contradiction("max.poll.interval.ms must be at least 1".into());
+        }
+        if self.partition_assignment_strategy.is_empty() {
+            return contradiction("partition.assignment.strategy needs at least one".into());
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ pub(crate) use values::host_and_port;
 
 use std::{sync::Arc, time::Duration};
 
-pub use curtail_proto::metadata::recovery::RecoveryStrategy;
+pub use curtail_proto::{assignor::Assignor, metadata::recovery::RecoveryStrategy};
 use curtail_wire::{
     compression::{Codec, Compression},
     fetch::IsolationLevel,
@@ -74,6 +74,8 @@ pub struct Given {
     pub delivery_timeout: bool,
     /// `default.api.timeout.ms` was set.
     pub default_api_timeout: bool,
+    /// `enable.auto.commit` was set.
+    pub auto_commit: bool,
     /// `compression.<codec>.level`, by the codec's id.
     pub compression_levels: [Option<i32>; 5],
 }
@@ -246,6 +248,8 @@ pub enum OffsetReset {
     Earliest,
     /// Start at the end.
     Latest,
+    /// Start at the first record that is no older than this, at the end if there is none (KIP-1106).
+    ByDuration(Duration),
     /// Report it.
     None,
 }
@@ -255,6 +259,25 @@ pub enum OffsetReset {
 pub struct ConsumerConfig {
     /// Settings that every client has.
     pub common: CommonConfig,
+    /// `group.id`: needed to subscribe and to commit offsets.
+    pub group_id: Option<String>,
+    /// `group.instance.id`: makes a static member, which keeps its partitions over a restart (KIP-345).
+    pub group_instance_id: Option<String>,
+    /// `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead.
+    pub session_timeout: Duration,
+    /// `heartbeat.interval.ms`.
+    pub heartbeat_interval: Duration,
+    /// `max.poll.interval.ms`: an application that has not polled for so long loses its partitions to others; also how
+    /// long a rebalance waits for its members.
+    pub max_poll_interval: Duration,
+    /// `partition.assignment.strategy`: what the member can do, the preferred one first.
+    pub partition_assignment_strategy: Vec<Assignor>,
+    /// `enable.auto.commit`: whether positions are committed without being asked. Without a `group.id` they are not.
+    pub enable_auto_commit: bool,
+    /// `auto.commit.interval.ms`.
+    pub auto_commit_interval: Duration,
+    /// `exclude.internal.topics`: whether a subscription by pattern passes over Kafka's own topics.
+    pub exclude_internal_topics: bool,
     /// `auto.offset.reset`.
     pub auto_offset_reset: OffsetReset,
     /// `fetch.min.bytes`.
@@ -284,6 +307,15 @@ impl Default for ConsumerConfig {
     fn default() -> Self {
         Self {
             common: CommonConfig::default(),
+            group_id: None,
+            group_instance_id: None,
+            session_timeout: Duration::from_secs(45),
+            heartbeat_interval: Duration::from_secs(3),
+            max_poll_interval: Duration::from_secs(300),
+            partition_assignment_strategy: vec![Assignor::Range, Assignor::CooperativeSticky],
+            enable_auto_commit: true,
+            auto_commit_interval: Duration::from_secs(5),
+            exclude_internal_topics: true,
             auto_offset_reset: OffsetReset::Latest,
             fetch_min_bytes: 1,
             fetch_max_bytes: 52_428_800,

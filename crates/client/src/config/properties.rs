@@ -12,9 +12,10 @@ use curtail_wire::compression::{Codec, Compression};
 use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
     values::{
-        acks, boolean, buffer_size, int_millis, isolation, leader_discovery, long_millis, number,
-        offset_reset, recovery, servers, show_acks, show_buffer, show_isolation,
-        show_leader_discovery, show_millis, show_offset_reset, show_recovery, text,
+        acks, assignors, boolean, buffer_size, int_millis, isolation, leader_discovery,
+        long_millis, number, offset_reset, recovery, servers, show_acks, show_assignors,
+        show_buffer, show_isolation, show_leader_discovery, show_millis, show_offset_reset,
+        show_recovery, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};
@@ -317,11 +318,8 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
     property!("transaction.timeout.ms", MILLIS, transaction_timeout, int_millis, show_millis),
     Property {
         name: "transactional.id",
-        expected: "a text that is not empty",
-        set: |config, text| {
-            config.transactional_id = Some(text.to_owned()).filter(|id| !id.is_empty());
-            config.transactional_id.as_ref().map(drop)
-        },
+        expected: NAME,
+        set: |config, text| set_name(&mut config.transactional_id, text),
         get: |config| config.transactional_id.clone().unwrap_or_default(),
     },
 ];
@@ -336,11 +334,12 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     ),
     property!(
         "auto.offset.reset",
-        "earliest, latest or none (by_duration is not supported yet)",
+        "earliest, latest, none or by_duration: with a duration such as PT1H",
         auto_offset_reset,
         offset_reset,
         show_offset_reset
     ),
+    property!("auto.commit.interval.ms", MILLIS, auto_commit_interval, int_millis, show_millis),
     property!("check.crcs", BOOLEAN, check_crcs, boolean, bool::to_string),
     property!(
         "curtail.decompressed.batch.max.bytes",
@@ -355,6 +354,23 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
         prefetch_bytes,
         |t| number(t, 1, usize::MAX),
         usize::to_string
+    ),
+    Property {
+        name: "enable.auto.commit",
+        expected: BOOLEAN,
+        set: |config, text| {
+            config.enable_auto_commit = boolean(text)?;
+            config.common.given.auto_commit = true;
+            Some(())
+        },
+        get: |config| config.enable_auto_commit.to_string(),
+    },
+    property!(
+        "exclude.internal.topics",
+        BOOLEAN,
+        exclude_internal_topics,
+        boolean,
+        bool::to_string
     ),
     property!(
         "fetch.max.bytes",
@@ -371,6 +387,19 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
         |t| number(t, 0, i32::MAX),
         i32::to_string
     ),
+    Property {
+        name: "group.id",
+        expected: NAME,
+        set: |config, text| set_name(&mut config.group_id, text),
+        get: |config| config.group_id.clone().unwrap_or_default(),
+    },
+    Property {
+        name: "group.instance.id",
+        expected: NAME,
+        set: |config, text| set_name(&mut config.group_instance_id, text),
+        get: |config| config.group_instance_id.clone().unwrap_or_default(),
+    },
+    property!("heartbeat.interval.ms", MILLIS, heartbeat_interval, int_millis, show_millis),
     property!(
         "isolation.level",
         "read_uncommitted or read_committed",
@@ -386,23 +415,43 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
         i32::to_string
     ),
     property!(
+        "max.poll.interval.ms",
+        "milliseconds, 1 or more",
+        max_poll_interval,
+        |t| int_millis(t).filter(|interval| !interval.is_zero()),
+        show_millis
+    ),
+    property!(
         "max.poll.records",
         "a count, 1 or more",
         max_poll_records,
         |t| number(t, 1, i32::MAX as usize),
         usize::to_string
     ),
+    property!(
+        "partition.assignment.strategy",
+        "range, roundrobin, sticky, cooperative-sticky or Java's classes of these, separated by commas",
+        partition_assignment_strategy,
+        assignors,
+        show_assignors
+    ),
+    property!("session.timeout.ms", MILLIS, session_timeout, int_millis, show_millis),
 ];
 
-const GROUPS: &str = "consumer groups are not there yet; assign partitions instead";
+const NAME: &str = "a text that is not empty";
+
+fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
+    *name = Some(text.to_owned()).filter(|text| !text.is_empty());
+    name.as_ref().map(drop)
+}
+
+const CLASSIC: &str = "only group.protocol=classic is there yet";
 const TWO_PHASE: &str = "two-phase commit is not there yet; leave it out or set it to false";
 const SECURITY: &str = "TLS and SASL are not there yet, only PLAINTEXT";
 const SHARE: &str = "share groups are not there yet";
 const JAVA_CLASS: &str = "it names a Java class";
 const BYTES_ONLY: &str =
     "records are bytes here; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
-const NO_GROUP_COMMIT: &str =
-    "offsets are not committed, consumer groups are not there yet; leave it out or set it to false";
 const YET: &str = "not yet";
 
 /// Properties accepted only with a value that says what happens anyway, and why others are not.
@@ -410,12 +459,12 @@ static FIXED: &[(&str, &[&str], &str)] = &[
     ("client.dns.lookup", &["use_all_dns_ips"], "only use_all_dns_ips is there yet"),
     ("config.providers", &[""], JAVA_CLASS),
     ("connections.max.idle.ms", &["-1"], "idle connections are kept; leave it out or set it to -1"),
-    ("enable.auto.commit", &["false"], NO_GROUP_COMMIT),
     (
         "enable.metrics.push",
         &["false"],
         "telemetry is not there yet; leave it out or set it to false",
     ),
+    ("group.protocol", &["classic"], CLASSIC),
     (
         "interceptor.classes",
         &[""],
@@ -427,20 +476,11 @@ static FIXED: &[(&str, &[&str], &str)] = &[
 
 /// Properties of the Java clients that have no meaning here yet.
 static NOT_YET: &[(&str, &str)] = &[
-    ("auto.commit.interval.ms", GROUPS),
     ("bootstrap.controllers", "only brokers can be asked yet"),
-    ("exclude.internal.topics", "subscription by pattern is not there yet"),
-    ("group.id", GROUPS),
-    ("group.instance.id", GROUPS),
-    ("group.protocol", GROUPS),
-    ("group.remote.assignor", GROUPS),
-    ("heartbeat.interval.ms", GROUPS),
-    ("max.poll.interval.ms", GROUPS),
-    ("partition.assignment.strategy", GROUPS),
+    ("group.remote.assignor", CLASSIC),
     ("sasl.jaas.config", SECURITY),
     ("sasl.mechanism", SECURITY),
     ("security.providers", SECURITY),
-    ("session.timeout.ms", GROUPS),
     ("share.acknowledgement.mode", SHARE),
     ("share.acquire.mode", SHARE),
     ("socket.connection.setup.timeout.max.ms", YET),

@@ -93,9 +93,51 @@ const CONSUMER: &[Row] = &[
     (
         "auto.offset.reset",
         "latest",
-        &["earliest", "latest", "none"],
-        &["", "Earliest", "by_duration:PT1H"],
+        &[
+            "earliest",
+            "latest",
+            "none",
+            "by_duration:PT1H => by_duration:PT3600S",
+            "by_duration:P1DT1H1M1.25S => by_duration:PT90061.25S",
+            "by_duration:p2d => by_duration:PT172800S",
+            "by_duration:PT0S",
+        ],
+        &[
+            "",
+            "Earliest",
+            "by_duration",
+            "by_duration:",
+            "by_duration:P",
+            "by_duration:PT",
+            "by_duration:-PT1H",
+            "by_duration:PT-1H",
+            "by_duration:PT1.5H",
+            "by_duration:PT1S1H",
+            "by_duration:1H",
+            "by_duration:PT.S",
+        ],
     ),
+    ("auto.commit.interval.ms", "5000", INT_MS.0, INT_MS.1),
+    ("enable.auto.commit", "true", FLAG.0, FLAG.1),
+    ("exclude.internal.topics", "true", FLAG.0, FLAG.1),
+    ("group.id", "", &["g"], &["", " "]),
+    ("group.instance.id", "", &["i"], &["", " "]),
+    ("heartbeat.interval.ms", "3000", INT_MS.0, INT_MS.1),
+    ("max.poll.interval.ms", "300000", &["1", "2147483647"], &["0", "-1", "2147483648"]),
+    (
+        "partition.assignment.strategy",
+        "range,cooperative-sticky",
+        &[
+            "sticky",
+            "roundrobin, range => roundrobin,range",
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor => cooperative-sticky",
+            "org.apache.kafka.clients.consumer.RoundRobinAssignor,\
+             org.apache.kafka.clients.consumer.StickyAssignor,\
+             org.apache.kafka.clients.consumer.RangeAssignor => roundrobin,sticky,range",
+        ],
+        &["", ",", "uniform", "range,range", "com.example.Mine"],
+    ),
+    ("session.timeout.ms", "45000", INT_MS.0, INT_MS.1),
     ("check.crcs", "true", FLAG.0, FLAG.1),
     ("client.rack", "", &["x", ""], &[]),
     ("curtail.decompressed.batch.max.bytes", "134217728", &["1"], &["0", "-1"]),
@@ -280,7 +322,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     config.set("value.deserializer", &class("ByteArrayDeserializer")).unwrap();
     let fixed = [
         ("security.protocol", "PLAINTEXT", "SASL_SSL"),
-        ("enable.auto.commit", "false", "true"),
+        ("group.protocol", "Classic", "consumer"),
         ("client.dns.lookup", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ];
     for (name, accepted, refused) in fixed {
@@ -289,7 +331,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     }
     let refused = [
         ("value.deserializer", class("LongDeserializer")),
-        ("group.id", "g".into()),
+        ("group.remote.assignor", "uniform".into()),
         ("sasl.jaas.config", "secret".into()),
         ("ssl.provider", "x".into()),
         ("linger.ms", "5".into()),
@@ -308,6 +350,14 @@ fn consumers_and_admins_have_contradictions_of_their_own() {
     let servers = ("bootstrap.servers", "a:1");
     let long = ConsumerConfig::from_properties([servers, ("fetch.max.wait.ms", "30000")]);
     assert!(matches!(long, Err(ConfigError::Contradiction(_))));
+    let group = |properties: &[(&str, &str)]| {
+        ConsumerConfig::from_properties([servers].iter().chain(properties).copied())
+    };
+    assert!(matches!(group(&[("enable.auto.commit", "true")]), Err(ConfigError::Contradiction(_))));
+    group(&[("enable.auto.commit", "true"), ("group.id", "g")]).unwrap();
+    group(&[("enable.auto.commit", "false")]).unwrap();
+    let late = group(&[("heartbeat.interval.ms", "45000")]);
+    assert!(matches!(late, Err(ConfigError::Contradiction(_))));
     let slow = ("request.timeout.ms", "90000");
     let admin = AdminConfig::from_properties([servers, slow]).unwrap();
     assert_eq!(admin.common.default_api_timeout, Duration::from_secs(90));

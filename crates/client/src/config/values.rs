@@ -4,7 +4,7 @@ use std::{str::FromStr, time::Duration};
 
 use curtail_wire::fetch::IsolationLevel;
 
-use super::{Acks, LeaderDiscovery, OffsetReset, RecoveryStrategy};
+use super::{Acks, Assignor, LeaderDiscovery, OffsetReset, RecoveryStrategy};
 
 /// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -109,17 +109,97 @@ pub(super) fn offset_reset(text: &str) -> Option<OffsetReset> {
         "earliest" => Some(OffsetReset::Earliest),
         "latest" => Some(OffsetReset::Latest),
         "none" => Some(OffsetReset::None),
-        _ => None,
+        _ => text.strip_prefix("by_duration:").and_then(iso_duration).map(OffsetReset::ByDuration),
     }
+}
+
+/// A duration as `java.time.Duration` reads it, such as `P2DT3H` or `PT1.5S`, without signs.
+fn iso_duration(text: &str) -> Option<Duration> {
+    let text = text.to_ascii_uppercase();
+    let text = text.strip_prefix('P')?;
+    let (days, times) = match text.split_once('T') {
+        Some((_, "")) => return None,
+        Some((days, times)) => (days, times),
+        None => (text, ""),
+    };
+    let mut parts = Vec::new();
+    let mut rest = days;
+    for (units, next) in [(&[('D', 86_400)][..], times), (&[('H', 3_600), ('M', 60), ('S', 1)], "")]
+    {
+        for (unit, seconds) in units {
+            if let Some((amount, behind)) = rest.split_once(*unit) {
+                parts.push((amount, *seconds));
+                rest = behind;
+            }
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+        rest = next;
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    parts.into_iter().try_fold(Duration::ZERO, |sum, (amount, seconds)| {
+        let (whole, fraction) =
+            amount.split_once('.').filter(|_| seconds == 1).unwrap_or((amount, ""));
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        if whole.is_empty() || fraction.len() > 9 || !digits(whole) || !digits(fraction) {
+            return None;
+        }
+        let whole = whole.parse::<u64>().ok()?.checked_mul(seconds)?;
+        let nanos: u32 = format!("{fraction:0<9}").parse().ok()?;
+        sum.checked_add(Duration::new(whole, nanos)).map(|sum| sum.min(FOR_EVER))
+    })
+}
+
+/// A duration in seconds, as `java.time.Duration` may show it.
+fn show_iso_duration(duration: Duration) -> String {
+    let nanos = format!("{:09}", duration.subsec_nanos());
+    match nanos.trim_end_matches('0') {
+        "" => format!("PT{}S", duration.as_secs()),
+        fraction => format!("PT{}.{fraction}S", duration.as_secs()),
+    }
+}
+
+/// Java's class names, and the protocols' names, which other clients use.
+pub(super) fn assignors(text: &str) -> Option<Vec<Assignor>> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let mut assignors = Vec::new();
+    for entry in entries {
+        let class = entry.strip_prefix("org.apache.kafka.clients.consumer.");
+        let assignor = match class {
+            Some(class) => Assignor::ALL.into_iter().find(|a| class_of(*a) == class),
+            None => Assignor::of_name(entry),
+        }?;
+        if assignors.contains(&assignor) {
+            return None;
+        }
+        assignors.push(assignor);
+    }
+    Some(assignors).filter(|assignors| !assignors.is_empty())
+}
+
+fn class_of(assignor: Assignor) -> &'static str {
+    match assignor {
+        Assignor::Range => "RangeAssignor",
+        Assignor::RoundRobin => "RoundRobinAssignor",
+        Assignor::Sticky => "StickyAssignor",
+        Assignor::CooperativeSticky => "CooperativeStickyAssignor",
+    }
+}
+
+pub(super) fn show_assignors(assignors: &[Assignor]) -> String {
+    assignors.iter().map(|assignor| assignor.name()).collect::<Vec<_>>().join(",")
 }
 
 pub(super) fn show_offset_reset(reset: &OffsetReset) -> String {
     match reset {
-        OffsetReset::Earliest => "earliest",
-        OffsetReset::Latest => "latest",
-        OffsetReset::None => "none",
+        OffsetReset::Earliest => "earliest".to_owned(),
+        OffsetReset::Latest => "latest".to_owned(),
+        OffsetReset::ByDuration(age) => format!("by_duration:{}", show_iso_duration(*age)),
+        OffsetReset::None => "none".to_owned(),
     }
-    .to_owned()
 }
 
 pub(super) fn isolation(text: &str) -> Option<IsolationLevel> {

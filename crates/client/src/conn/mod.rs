@@ -218,13 +218,27 @@ impl Connection {
         Q: Request<Response = A>,
         A: Decodable + Message,
     {
+        self.request_within(self.request_timeout, ours, request).await
+    }
+
+    /// As [`Self::request`], for an answer that may take longer or has less time.
+    pub(crate) async fn request_within<Q, A>(
+        &mut self,
+        limit: Duration,
+        ours: RangeInclusive<i16>,
+        request: impl FnOnce(i16) -> Q,
+    ) -> Result<A>
+    where
+        Q: Request<Response = A>,
+        A: Decodable + Message,
+    {
         let api = ApiKey(Q::KEY);
         let version = self.negotiate(api, ours)?;
         let correlation_id = self.next_correlation_id();
         let frame =
             cold::encode_request(version, correlation_id, Some(&self.client_id), &request(version))
                 .map_err(|e| self.protocol_error(e))?;
-        let answer = self.exchange(&frame, correlation_id).await?;
+        let answer = self.exchange(&frame, correlation_id, limit).await?;
         let body =
             header::response_body(&answer, api, version).map_err(|e| self.protocol_error(e))?;
         cold::decode_response(version, body).map_err(|e| self.protocol_error(e))
@@ -240,7 +254,7 @@ impl Connection {
         let version = self.negotiate(api, ours)?;
         let correlation_id = self.next_correlation_id();
         let frame = self.frame(api, version, correlation_id, |w| encode(version, w));
-        let answer = self.exchange(&frame, correlation_id).await?;
+        let answer = self.exchange(&frame, correlation_id, self.request_timeout).await?;
         let body =
             header::response_body(&answer, api, version).map_err(|e| self.protocol_error(e))?;
         Ok((version, body))
@@ -264,8 +278,12 @@ impl Connection {
         writer.into_vec()
     }
 
-    async fn exchange(&mut self, frame: &[u8], correlation_id: i32) -> Result<Bytes> {
-        let limit = self.request_timeout;
+    async fn exchange(
+        &mut self,
+        frame: &[u8],
+        correlation_id: i32,
+        limit: Duration,
+    ) -> Result<Bytes> {
         let exchange = async {
             self.write(frame).await?;
             self.read_answer(correlation_id).await
@@ -274,7 +292,7 @@ impl Connection {
             Ok(answer) => answer,
             Err(_) => Err(connection_error(
                 &self.peer,
-                format!("no answer within request.timeout.ms={}", limit.as_millis()),
+                format!("no answer within {} ms", limit.as_millis()),
             )),
         }
     }

@@ -1,6 +1,7 @@
 //! The consumer: records of partitions of the application's choice, in the order of their logs.
 
 mod cursor;
+mod group;
 mod lane;
 mod lookup;
 mod records;
@@ -20,6 +21,7 @@ use std::{
 use curtail_net::Env;
 use curtail_proto::position::Reset;
 use curtail_wire::records::DecompressLimit;
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep_until, timeout, timeout_at},
@@ -30,6 +32,7 @@ use self::{
     shared::{Next, Shared},
 };
 pub use self::{
+    group::{PendingCommit, Rebalance, RebalanceListener},
     records::{RecordBatch, Records},
     stream::{IntoStream, RecordStream},
 };
@@ -43,7 +46,11 @@ use crate::{
 /// One task for each broker keeps a fetch outstanding within `curtail.prefetch.bytes`, so records are usually here
 /// before they are asked for. Checksums and decompression are done in [`Consumer::poll`], on the caller's task.
 ///
-/// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know.
+/// With a `group.id` it can [`Consumer::subscribe`] and share topics with the other consumers of the group, Java's and
+/// others among them. A task of its own keeps the membership; partitions come and go only in polls.
+///
+/// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know. A member that is dropped
+/// stays in its group until `session.timeout.ms` have passed.
 pub struct Consumer {
     shared: Arc<Shared>,
     decoding: Decoding,
@@ -51,6 +58,18 @@ pub struct Consumer {
     cursor: Option<Cursor>,
     /// Found after records that were given out first.
     failure: Option<Error>,
+    choice: Choice,
+    /// The lock is never taken: it lets calls by shared reference be made from several threads.
+    listener: Option<Mutex<Box<dyn RebalanceListener>>>,
+}
+
+/// Who says which partitions are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The application, with [`Consumer::assign`].
+    Assigned,
+    /// The group, for [`Consumer::subscribe`].
+    Subscribed,
 }
 
 /// The first record of a time or later.
@@ -104,12 +123,16 @@ impl Consumer {
             limit: DecompressLimit { max_bytes: config.max_decompressed_batch },
         };
         let shared = Shared::new(config, env.clone(), metadata, Handle::current());
-        Ok(Self { shared, decoding, cursor: None, failure: None })
+        let choice = Choice::Assigned;
+        Ok(Self { shared, decoding, cursor: None, failure: None, choice, listener: None })
     }
 
-    /// Replaces the assignment. Partitions that were assigned before keep their positions; the others begin where
-    /// `auto.offset.reset` says, unless [`Consumer::seek`] follows.
+    /// Replaces the assignment; a subscription is given up first. Partitions that were assigned before keep their
+    /// positions; the others begin at the offset that the group has committed, if there is a `group.id`, and otherwise
+    /// where `auto.offset.reset` says, unless [`Consumer::seek`] follows.
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
+        self.unsubscribe();
+        self.commit_positions();
         self.save_position();
         self.shared.assign(partitions.into_iter().collect());
         self.drop_stale_cursor();
@@ -252,7 +275,8 @@ impl Consumer {
     /// What keeps a partition from being read, such as [`Error::Corrupt`] or [`Error::OffsetOutOfRange`]. Other
     /// partitions are not affected and polling goes on; the position of the one affected stays where it is, until
     /// a seek or until it can be read after all. Brokers that cannot be reached are no error here: the consumer
-    /// keeps trying.
+    /// keeps trying. A membership that has ended for good, such as because a newer consumer has the same
+    /// `group.instance.id` ([`Error::is_fenced`]), is the error of every poll until the next subscription.
     ///
     /// # Cancel safety
     /// Cancel safe: a future that is dropped has taken no records.
@@ -378,15 +402,21 @@ impl Consumer {
         Ok(topic.leaders.iter().enumerate().map(describe).collect())
     }
 
-    /// Ends the consumer and frees its fetch sessions on the brokers, as far as they answer within
-    /// `default.api.timeout.ms`.
+    /// Ends the consumer: positions are committed if that is to happen by itself, a dynamic member leaves its group, and
+    /// the fetch sessions on the brokers are freed, as far as they answer within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe: the tasks end all the same.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
         let limit = self.shared.config.common.default_api_timeout;
+        self.unsubscribe();
+        self.commit_positions();
         let tasks = self.shared.state.lock().close();
+        let group = self.shared.group.clone();
         let farewell = async {
+            if let Some(group) = group {
+                group.gone().await;
+            }
             for task in tasks {
                 // A lane that panicked has nothing left to close.
                 let _ = task.await;
@@ -402,6 +432,8 @@ impl Consumer {
         mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Result<Option<T>> {
         let deadline = Instant::now() + timeout;
+        // While it waits the application counts as polling, and no longer.
+        let _waiting = Waiting::of(&self.shared);
         tokio::select! {
             biased;
             result = poll_fn(|cx| {
@@ -419,6 +451,24 @@ impl Consumer {
 
     /// Up to `max` records that are here, without waiting; at least one when ready.
     fn poll_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
+        self.attending(|me| me.take_records(cx, max))
+    }
+
+    /// Runs `step` after what the group asks for, and again if the group asks while there is nothing else to do: who
+    /// calls after the waker was kept wakes, and who called before is seen here.
+    fn attending<T>(&mut self, mut step: impl FnMut(&mut Self) -> Poll<T>) -> Poll<T> {
+        loop {
+            if self.is_called() {
+                self.attend();
+            }
+            let polled = step(self);
+            if polled.is_ready() || !self.is_called() {
+                return polled;
+            }
+        }
+    }
+
+    fn take_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
         let mut out = Vec::new();
         loop {
             if !self.advance(out.is_empty(), out.is_empty().then_some(cx.waker()))? {
@@ -442,6 +492,10 @@ impl Consumer {
 
     /// One record. The position is told when the cursor is exhausted or somebody asks for it.
     fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
+        self.attending(|me| me.take_one(cx))
+    }
+
+    fn take_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
         while self.advance(true, Some(cx.waker()))? {
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.next_record(&self.decoding) {
@@ -454,6 +508,10 @@ impl Consumer {
     }
 
     fn poll_next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordBatch>> {
+        self.attending(|me| me.take_next_batch(cx))
+    }
+
+    fn take_next_batch(&mut self, cx: &Context<'_>) -> Poll<Result<RecordBatch>> {
         while self.advance(true, Some(cx.waker()))? {
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.take_batch(&self.decoding) {
@@ -523,10 +581,35 @@ impl Consumer {
     }
 }
 
+/// Clears the waker of a poll when it ends or is dropped.
+struct Waiting(Arc<Shared>);
+
+impl Waiting {
+    /// Only a group asks who waits.
+    fn of(shared: &Arc<Shared>) -> Option<Self> {
+        shared.group.is_some().then(|| Self(shared.clone()))
+    }
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waiting")
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.0.state.lock().take_waker());
+    }
+}
+
 impl Drop for Consumer {
     fn drop(&mut self) {
         // The lanes end by themselves; nobody waits for them.
         drop(self.shared.state.lock().close());
+        if let Some(group) = &self.shared.group {
+            group.stop();
+        }
         self.shared.settled.notify_waiters();
     }
 }

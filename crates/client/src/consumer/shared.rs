@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    future::Future,
     sync::{Arc, Weak},
     task::Waker,
     time::Duration,
@@ -27,6 +28,7 @@ use tokio::{
 
 use super::{
     cursor::{Cursor, LaneSignal},
+    group::{Group, place},
     lane,
 };
 use crate::{
@@ -41,6 +43,8 @@ pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) config: ConsumerConfig,
     pub(super) metadata: MetadataHandle,
+    /// `None` without a `group.id`.
+    pub(super) group: Option<Arc<Group>>,
     pub(super) state: Mutex<State>,
     /// Told when positions become known, or never will.
     pub(super) settled: Notify,
@@ -63,7 +67,7 @@ pub(super) struct State {
     /// Errors that belong to no place in the buffer.
     errors: VecDeque<Error>,
     waker: Option<Waker>,
-    /// Tasks that wait for topics to appear; they end with the consumer.
+    /// Tasks that wait for topics to appear or for offsets; they end with the consumer.
     watchers: Vec<AbortHandle>,
     pub(super) closed: bool,
 }
@@ -87,6 +91,8 @@ pub(super) enum Chunk {
 /// An assigned partition.
 pub(super) struct Assigned {
     pub(super) position: Position,
+    /// What the group is known to have committed.
+    pub(super) committed: Option<i64>,
     pub(super) topic_id: Uuid,
     pub(super) leader_epoch: i32,
     /// The broker that it is read from, once known.
@@ -130,6 +136,7 @@ impl Shared {
     ) -> Arc<Self> {
         let shared = Arc::new_cyclic(|me| Self {
             env,
+            group: Group::of(&config),
             config,
             metadata,
             state: Mutex::default(),
@@ -139,6 +146,9 @@ impl Shared {
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
+        if let Some(group) = &shared.group {
+            group.start(&shared);
+        }
         shared
     }
 
@@ -146,6 +156,10 @@ impl Shared {
         match self.config.auto_offset_reset {
             OffsetReset::Earliest => Policy::Earliest,
             OffsetReset::Latest => Policy::Latest,
+            OffsetReset::ByDuration(age) => {
+                let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+                Policy::Since(self.env.wall.now_ms().saturating_sub(age).max(0))
+            }
             OffsetReset::None => Policy::None,
         }
     }
@@ -168,36 +182,71 @@ impl Shared {
     }
 
     /// Replaces the assignment. Partitions that stay keep their positions and their records in the buffer.
-    pub(super) fn assign(&self, wanted: BTreeSet<TopicPartition>) {
+    pub(super) fn assign(self: &Arc<Self>, wanted: BTreeSet<TopicPartition>) {
+        let state = self.state.lock();
+        let gone = state.partitions.keys().filter(|at| !wanted.contains(at)).cloned().collect();
+        drop(state);
+        self.drop_partitions(&gone);
+        let wanted: Vec<TopicPartition> = wanted.into_iter().collect();
+        let awaited = self.add_partitions(&wanted);
+        if let Some(group) = &self.group {
+            place(self, group, awaited);
+        }
+    }
+
+    /// Takes partitions out of the assignment.
+    pub(super) fn drop_partitions(&self, gone: &BTreeSet<TopicPartition>) {
         let mut state = self.state.lock();
-        let gone: Vec<_> =
-            state.partitions.keys().filter(|at| !wanted.contains(at)).cloned().collect();
         for at in gone {
-            state.leave_lane(&at);
-            state.unplaced.remove(&at);
-            if let Some(assigned) = state.partitions.remove(&at) {
+            state.leave_lane(at);
+            state.unplaced.remove(at);
+            if let Some(assigned) = state.partitions.remove(at) {
                 state.parked_bytes -= parked_bytes(&assigned);
             }
         }
+        drop(state);
+        // Who waits for a position of one of them waits in vain.
+        self.settled.notify_waiters();
+    }
+
+    /// Adds partitions to the assignment, those that are not there yet. In a group they wait for their committed
+    /// offsets, as the answer says; otherwise they begin where the policy says.
+    pub(super) fn add_partitions(
+        &self,
+        wanted: &[TopicPartition],
+    ) -> Vec<(TopicPartition, Version)> {
+        let mut state = self.state.lock();
         let snapshot = self.metadata.snapshot();
+        let mut awaited = Vec::new();
         let mut unknown = BTreeSet::new();
         for at in wanted {
-            if !state.partitions.contains_key(&at) {
-                let position = Position::by_policy(self.policy(), &mut state.versions);
-                state.partitions.insert(at.clone(), Assigned::new(position));
-                if self.policy() == Policy::None {
-                    state.unplaced.insert(at.clone());
+            if !state.partitions.contains_key(at) {
+                let position = self.first_position(&mut state, at);
+                if self.group.is_some() {
+                    awaited.push((at.clone(), position.version()));
                 }
+                state.partitions.insert(at.clone(), Assigned::new(position));
             }
             if snapshot.topic(&at.topic).is_none() {
                 unknown.insert(at.topic.clone());
             }
-            self.route(&mut state, &snapshot, &at);
+            self.route(&mut state, &snapshot, at);
         }
         drop(state);
         for topic in unknown {
             self.watch_unknown(topic);
         }
+        awaited
+    }
+
+    fn first_position(&self, state: &mut State, at: &TopicPartition) -> Position {
+        if self.group.is_some() {
+            return Position::awaited(&mut state.versions);
+        }
+        if self.policy() == Policy::None {
+            state.unplaced.insert(at.clone());
+        }
+        Position::by_policy(self.policy(), &mut state.versions)
     }
 
     /// Tells the application if the topic stays unknown for `default.api.timeout.ms`.
@@ -205,7 +254,7 @@ impl Shared {
         let me = self.me.clone();
         let metadata = self.metadata.clone();
         let deadline = Instant::now() + self.config.common.default_api_timeout;
-        let watcher = self.runtime.spawn(async move {
+        self.watch(async move {
             if let Err(error) = metadata.topic(&topic, deadline).await
                 && let Some(shared) = me.upgrade()
             {
@@ -218,6 +267,11 @@ impl Shared {
                 shared.settled.notify_waiters();
             }
         });
+    }
+
+    /// Runs a task that ends with the consumer.
+    pub(super) fn watch(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let watcher = self.runtime.spawn(task);
         let mut state = self.state.lock();
         state.watchers.retain(|watcher| !watcher.is_finished());
         state.watchers.push(watcher.abort_handle());
@@ -380,12 +434,21 @@ impl Listener for Shared {
         for topic in gone {
             self.watch_unknown(topic);
         }
+        if let Some(group) = &self.group
+            && topics.iter().any(|topic| group.follows(topic))
+        {
+            let count_of = |topic: &str| i32::try_from(snapshot.topic(topic)?.leaders.len()).ok();
+            group.look_at_topics(count_of);
+        }
     }
 
     fn uses(&self, topic: &str) -> bool {
         let first = TopicPartition { topic: topic.into(), partition: i32::MIN };
         let state = self.state.lock();
-        state.partitions.range(first..).next().is_some_and(|(at, _)| *at.topic == *topic)
+        let next = state.partitions.range(first..).next();
+        let assigned = next.is_some_and(|(at, _)| *at.topic == *topic);
+        drop(state);
+        assigned || self.group.as_ref().is_some_and(|group| group.follows(topic))
     }
 
     /// What is assigned is in use; the rest leaves nothing behind.
@@ -425,6 +488,24 @@ impl State {
         let version = assigned.position.version();
         self.buffer.push_back(Chunk::Failure { at: at.clone(), version, error });
         self.wake_application();
+    }
+
+    /// Has the next poll end with an error. One that is there already is not repeated.
+    pub(super) fn report(&mut self, error: Error) {
+        if self.errors.is_empty() {
+            self.errors.push_back(error);
+        }
+    }
+
+    /// Has the application told that nobody has given this partition a position.
+    pub(super) fn unplaced(&mut self, at: &TopicPartition) {
+        self.unplaced.insert(at.clone());
+        self.wake_application();
+    }
+
+    /// Whether a poll is waiting for records.
+    pub(super) fn is_application_waiting(&self) -> bool {
+        self.waker.is_some()
     }
 
     pub(super) fn wake_application(&mut self) {
@@ -510,6 +591,7 @@ impl Assigned {
     fn new(position: Position) -> Self {
         Self {
             position,
+            committed: None,
             topic_id: Uuid::ZERO,
             leader_epoch: -1,
             lane: None,

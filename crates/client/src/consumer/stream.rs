@@ -7,13 +7,15 @@ use std::{
 
 use futures_core::Stream;
 
-use super::Consumer;
+use super::{Consumer, Waiting};
 use crate::{ConsumerRecord, Result};
 
 /// See [`Consumer::stream`].
 #[derive(Debug)]
 pub struct RecordStream<'a> {
     consumer: &'a mut Consumer,
+    /// An application that has dropped its stream does not wait for records any more.
+    _waiting: Option<Waiting>,
 }
 
 /// See [`Consumer::into_stream`].
@@ -24,7 +26,8 @@ pub struct IntoStream {
 
 impl<'a> RecordStream<'a> {
     pub(super) fn new(consumer: &'a mut Consumer) -> Self {
-        Self { consumer }
+        let waiting = Waiting::of(&consumer.shared);
+        Self { consumer, _waiting: waiting }
     }
 }
 

@@ -202,6 +202,26 @@ impl MetadataHandle {
         }
     }
 
+    /// The topic as it is known, asked for if it is not. `None` if the cluster does not know it either, or does not say
+    /// so before `deadline`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn look(&self, name: &str, deadline: Instant) -> Option<Arc<Topic>> {
+        let mut version = self.shared.version.subscribe();
+        loop {
+            version.borrow_and_update();
+            if let Some(topic) = self.snapshot().topic(name) {
+                return Some(topic.clone());
+            }
+            self.request_refresh(Some(name));
+            timeout_at(deadline, version.changed()).await.ok()?.ok()?;
+            if self.shared.problems.lock().topics.contains_key(name) {
+                return self.snapshot().topic(name).cloned();
+            }
+        }
+    }
+
     /// Takes the leaders that error answers named, all in one step, and gives those that were news.
     pub(crate) fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> Vec<Hint> {
         let mut turn = self.shared.writer.lock();

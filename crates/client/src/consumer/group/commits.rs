@@ -1,0 +1,369 @@
+//! The task that commits offsets: one request at a time, in the order in which they were handed over.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::Future,
+    ops::RangeInclusive,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use curtail_proto::{
+    membership::{Identity, Standing},
+    metadata::Node,
+};
+use curtail_wire::{ErrorCode, cold::messages};
+use messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{
+    Group,
+    committed::{lose, says_elsewhere},
+    key,
+    requests::text,
+};
+use crate::{
+    Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, consumer::shared::Shared,
+};
+
+/// Version 10 names topics by id.
+const VERSIONS: RangeInclusive<i16> = 2..=9;
+/// The first version that names static members.
+const STATIC: i16 = 7;
+
+/// Offsets by partition.
+pub(super) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
+
+/// In whose name offsets are committed.
+#[derive(Clone, Debug)]
+pub(super) enum Authority {
+    /// In nobody's: the partitions were assigned by hand.
+    Nobody,
+    /// The member's, as long as the partitions are its own.
+    Owner,
+    /// The member's as it was when it let go of them.
+    Former(Identity),
+}
+
+/// Commits to be made.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+    /// How many are done with.
+    done: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    commits: VecDeque<Commit>,
+    /// How many ever came.
+    taken: u64,
+}
+
+struct Commit {
+    offsets: Offsets,
+    authority: Authority,
+    deadline: Instant,
+    told: oneshot::Sender<Result<()>>,
+}
+
+impl Queue {
+    /// Hands offsets over. They are committed within `default.api.timeout.ms` or not at all.
+    pub(super) fn push(
+        &self,
+        shared: &Shared,
+        offsets: Offsets,
+        authority: Authority,
+    ) -> PendingCommit {
+        let (told, outcome) = oneshot::channel();
+        if offsets.is_empty() {
+            // The receiver is there.
+            let _ = told.send(Ok(()));
+            return PendingCommit(outcome);
+        }
+        let deadline = Instant::now() + shared.config.common.default_api_timeout;
+        let mut waiting = self.waiting.lock();
+        waiting.taken += 1;
+        waiting.commits.push_back(Commit { offsets, authority, deadline, told });
+        drop(waiting);
+        self.wake.notify_one();
+        PendingCommit(outcome)
+    }
+
+    /// Waits until what has been handed over by now is done with.
+    pub(super) async fn flushed(&self) {
+        let taken = self.waiting.lock().taken;
+        // The sender is the queue's own.
+        let _ = self.done.subscribe().wait_for(|done| *done >= taken).await;
+    }
+
+    async fn next(&self) -> Commit {
+        loop {
+            let woken = self.wake.notified();
+            if let Some(commit) = self.waiting.lock().commits.pop_front() {
+                return commit;
+            }
+            woken.await;
+        }
+    }
+}
+
+/// The outcome of [`crate::Consumer::commit_async`], to be awaited or dropped: the offsets are committed all the same.
+///
+/// # Errors
+/// As [`crate::Consumer::commit_sync`].
+#[derive(Debug)]
+#[must_use = "without a look at the outcome a failure goes unseen; drop it if that is meant"]
+pub struct PendingCommit(oneshot::Receiver<Result<()>>);
+
+impl Future for PendingCommit {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.0).poll(cx).map(|told| told.unwrap_or(Err(Error::Closed)))
+    }
+}
+
+/// Runs until it is aborted, with the consumer.
+pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
+    let mut committer = Committer { shared, group, open: None };
+    loop {
+        let commit = committer.group.commits.next().await;
+        let result = committer.carry_out(&commit).await;
+        match &result {
+            Ok(()) => committer.shared.committed(&commit.offsets),
+            Err(error) => tracing::warn!(group = &*committer.group.id, %error, "commit"),
+        }
+        // Whoever handed it over may not want to know.
+        let _ = commit.told.send(result);
+        committer.group.commits.done.send_modify(|done| *done += 1);
+    }
+}
+
+struct Committer {
+    shared: Arc<Shared>,
+    group: Arc<Group>,
+    /// The connection to the coordinator, while it works.
+    open: Option<(i32, Connection)>,
+}
+
+/// What to do with a commit at this moment.
+enum Permit {
+    /// Send it under this identity, if any.
+    Go(Option<Identity>),
+    /// Wait for a change of the membership.
+    Wait,
+}
+
+impl Committer {
+    async fn carry_out(&mut self, commit: &Commit) -> Result<()> {
+        let mut changed = self.group.changed.subscribe();
+        let (mut failures, mut last) = (0, None);
+        loop {
+            changed.borrow_and_update();
+            let identity = match self.permit(commit)? {
+                Permit::Go(identity) => identity,
+                Permit::Wait => match timeout_at(commit.deadline, changed.changed()).await {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(_)) => return Err(Error::Closed),
+                    Err(_) => return Err(self.too_late(last)),
+                },
+            };
+            let attempt = self.attempt(commit, identity.as_ref());
+            let error = match timeout_at(commit.deadline, attempt).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error,
+                Err(_) => return Err(self.too_late(last)),
+            };
+            self.judge(&error, identity.as_ref(), &commit.authority)?;
+            last = Some(Arc::new(error));
+            failures += 1;
+            let again = Instant::now() + self.shared.backoff(failures);
+            if again >= commit.deadline {
+                return Err(self.too_late(last));
+            }
+            sleep_until(again).await;
+        }
+    }
+
+    fn too_late(&self, last: Option<Arc<Error>>) -> Error {
+        let limit = self.shared.config.common.default_api_timeout;
+        Error::Timeout { what: "OffsetCommit (default.api.timeout.ms)", limit, last }
+    }
+
+    fn permit(&self, commit: &Commit) -> Result<Permit> {
+        match &commit.authority {
+            Authority::Nobody => Ok(Permit::Go(None)),
+            Authority::Former(identity) => Ok(Permit::Go(Some(identity.clone()))),
+            Authority::Owner => self.group.look(|machine| {
+                let owned = machine.owned();
+                let foreign = commit.offsets.keys().find(|at| !owned.contains(&key(at)));
+                if let Some(at) = foreign {
+                    let reason = format!("{at} is not assigned to this member any more");
+                    return Err(self.failed(ErrorCode::REBALANCE_IN_PROGRESS, &reason));
+                }
+                match machine.standing() {
+                    Standing::Member(identity) => Ok(Permit::Go(Some(identity))),
+                    Standing::Rebalancing => Ok(Permit::Wait),
+                    Standing::Outside => {
+                        let reason = "the consumer is not a member of the group any more";
+                        Err(self.failed(ErrorCode::UNKNOWN_MEMBER_ID, reason))
+                    }
+                }
+            }),
+        }
+    }
+
+    fn failed(&self, code: ErrorCode, reason: &str) -> Error {
+        Error::CommitFailed { group: self.group.id.clone(), code, reason: reason.into() }
+    }
+
+    /// An error that passes is no result yet.
+    fn judge(
+        &self,
+        error: &Error,
+        identity: Option<&Identity>,
+        authority: &Authority,
+    ) -> Result<()> {
+        let code = match error {
+            Error::Broker { code, .. } => *code,
+            Error::UnsupportedVersion(_) => return Err(error.clone()),
+            _ => return Ok(()),
+        };
+        let of_membership = matches!(
+            code,
+            ErrorCode::UNKNOWN_MEMBER_ID
+                | ErrorCode::ILLEGAL_GENERATION
+                | ErrorCode::REBALANCE_IN_PROGRESS
+                | ErrorCode::FENCED_INSTANCE_ID
+        );
+        if !of_membership {
+            let passes = code.is_retriable() || code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            return if passes { Ok(()) } else { Err(error.clone()) };
+        }
+        let refused = |identity| {
+            self.group.change(|machine, now| machine.commit_refused(identity, code, now))
+        };
+        let again = match (authority, identity) {
+            (Authority::Owner, Some(identity)) => refused(identity),
+            // The coordinator takes no offsets while the leader assigns; that passes if the member stays.
+            (Authority::Former(_), Some(identity)) => {
+                let stays =
+                    self.group.look(|machine| machine.identity().as_ref() == Some(identity));
+                refused(identity) && stays && code == ErrorCode::REBALANCE_IN_PROGRESS
+            }
+            _ => false,
+        };
+        if again { Ok(()) } else { Err(self.failed(code, code.message())) }
+    }
+
+    async fn attempt(&mut self, commit: &Commit, identity: Option<&Identity>) -> Result<()> {
+        let (shared, group) = (self.shared.clone(), self.group.clone());
+        let node = group.coordinator(&shared).await?;
+        let open = self.open.take().filter(|(id, _)| *id == node.id);
+        let reused = open.is_some();
+        let exchange = async {
+            let mut connection = match open {
+                Some((_, open)) => open,
+                None => {
+                    let common = &shared.config.common;
+                    Connection::open(&shared.env, common, &node.host, node.port).await?
+                }
+            };
+            let result = request(&mut connection, &group, &commit.offsets, identity).await;
+            Ok((result, connection))
+        };
+        let answered = tokio::select! {
+            biased;
+            answered = exchange => answered,
+            error = group.moved_from(&shared, &node) => {
+                lose(&group, &node);
+                return Err(error);
+            }
+        };
+        let result = answered.and_then(|(result, connection)| {
+            self.keep(&result, &node, connection);
+            result
+        });
+        if let Err(error) = &result
+            && says_elsewhere(error, reused)
+        {
+            lose(&group, &node);
+        }
+        result
+    }
+
+    fn keep(&mut self, result: &Result<()>, node: &Node, connection: Connection) {
+        if !matches!(result, Err(Error::Connection { .. } | Error::Protocol { .. })) {
+            self.open = Some((node.id, connection));
+        }
+    }
+}
+
+async fn request(
+    connection: &mut Connection,
+    group: &Group,
+    offsets: &Offsets,
+    identity: Option<&Identity>,
+) -> Result<()> {
+    let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
+    for (at, offset) in offsets {
+        let partition = OffsetCommitRequestPartition::default()
+            .with_partition_index(at.partition)
+            .with_committed_offset(offset.offset)
+            .with_committed_metadata(Some(text(&offset.metadata)));
+        topics.entry(&at.topic).or_default().push(partition);
+    }
+    let epoch_of = |topic: &str, index: i32| {
+        let at = TopicPartition { topic: topic.into(), partition: index };
+        offsets.get(&at).and_then(|offset| offset.leader_epoch).unwrap_or(-1)
+    };
+    let answer: messages::OffsetCommitResponse = connection
+        .request(VERSIONS, |version| {
+            let topics = topics.into_iter().map(|(name, mut partitions)| {
+                for partition in partitions.iter_mut().filter(|_| version >= 6) {
+                    partition.committed_leader_epoch = epoch_of(name, partition.partition_index);
+                }
+                OffsetCommitRequestTopic::default()
+                    .with_name(text(name).into())
+                    .with_partitions(partitions)
+            });
+            let request = messages::OffsetCommitRequest::default()
+                .with_group_id(text(&group.id).into())
+                .with_generation_id_or_member_epoch(identity.map_or(-1, |i| i.generation))
+                .with_member_id(text(identity.map_or("", |i| &i.member)))
+                .with_topics(topics.collect());
+            if version >= STATIC && identity.is_some() {
+                request.with_group_instance_id(group.instance.as_deref().map(text))
+            } else {
+                request
+            }
+        })
+        .await?;
+    let mut codes = answer
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(|partition| ErrorCode(partition.error_code)));
+    match codes.find(|code| code.is_error()) {
+        None => Ok(()),
+        Some(code) => Err(group.refused("OffsetCommit", code)),
+    }
+}
+
+impl Shared {
+    /// Takes note of what has been committed.
+    fn committed(&self, offsets: &Offsets) {
+        let mut state = self.state.lock();
+        for (at, offset) in offsets {
+            if let Some(assigned) = state.partitions.get_mut(at) {
+                assigned.committed = Some(offset.offset);
+            }
+        }
+    }
+}

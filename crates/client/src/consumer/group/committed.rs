@@ -1,0 +1,258 @@
+//! Looking committed offsets up: OffsetFetch to the group's coordinator.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+
+use curtail_proto::{
+    backoff::Backoff,
+    metadata::Node,
+    position::{Policy, Position, Version},
+};
+use curtail_wire::{ErrorCode, cold::messages};
+use messages::offset_fetch_request::OffsetFetchRequestTopic;
+use tokio::time::{Instant, sleep};
+
+use super::{Group, requests::text};
+use crate::{
+    Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, consumer::shared::Shared,
+};
+
+/// Later versions ask for many groups, or for members of the newer protocol.
+const VERSIONS: RangeInclusive<i16> = 1..=7;
+/// The first version in which the coordinator holds back offsets that an open transaction may replace (KIP-447).
+const STABLE: i16 = 7;
+
+/// Committed offsets, where there are any. Partitions that are left out are to be asked for again.
+type Found = BTreeMap<TopicPartition, Option<OffsetAndMetadata>>;
+
+/// Brings partitions to their committed offsets, or to where `auto.offset.reset` says, unless they jump meanwhile.
+pub(in crate::consumer) fn place(
+    shared: &Arc<Shared>,
+    group: &Arc<Group>,
+    wanted: Vec<(TopicPartition, Version)>,
+) {
+    if wanted.is_empty() {
+        return;
+    }
+    let (keeper, group) = (shared.clone(), group.clone());
+    shared.watch(async move { place_all(&keeper, &group, wanted).await });
+}
+
+async fn place_all(
+    shared: &Arc<Shared>,
+    group: &Group,
+    mut wanted: Vec<(TopicPartition, Version)>,
+) {
+    let mut failures = 0;
+    loop {
+        wanted.retain(|(at, version)| shared.awaits(at, *version));
+        if wanted.is_empty() {
+            return;
+        }
+        let partitions: Vec<TopicPartition> = wanted.iter().map(|(at, _)| at.clone()).collect();
+        let pause = match ask(shared, group, &partitions).await {
+            Ok(found) => {
+                let (known, open): (Vec<_>, Vec<_>) =
+                    wanted.into_iter().partition(|(at, _)| found.contains_key(at));
+                for (at, version) in known {
+                    let offset = found.get(&at).and_then(Option::as_ref).map(|o| o.offset);
+                    shared.place(&at, version, offset);
+                }
+                wanted = open;
+                // A transaction is about to end.
+                backoff(shared).soon().after(1, shared.env.entropy.unit())
+            }
+            Err(error) => {
+                failures += 1;
+                if !is_passing(&error) {
+                    shared.tell(error);
+                }
+                shared.backoff(failures)
+            }
+        };
+        shared.settled.notify_waiters();
+        if !wanted.is_empty() {
+            sleep(pause).await;
+        }
+    }
+}
+
+/// Committed offsets of partitions, asked for until all are known.
+pub(super) async fn look_up(
+    shared: &Arc<Shared>,
+    group: &Group,
+    partitions: &[TopicPartition],
+) -> Result<Found> {
+    let limit = shared.config.common.default_api_timeout;
+    let deadline = Instant::now() + limit;
+    let (mut failures, mut last, mut all) = (0, None, Found::new());
+    loop {
+        let open: Vec<TopicPartition> =
+            partitions.iter().filter(|at| !all.contains_key(*at)).cloned().collect();
+        if open.is_empty() {
+            return Ok(all);
+        }
+        match tokio::time::timeout_at(deadline, ask(shared, group, &open)).await {
+            Ok(Ok(found)) => all.extend(found),
+            Ok(Err(error)) if is_passing(&error) => last = Some(Arc::new(error)),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {}
+        }
+        failures += 1;
+        let pause = shared.backoff(failures);
+        let complete = partitions.iter().all(|at| all.contains_key(at));
+        if !complete && Instant::now() + pause >= deadline {
+            let what = "OffsetFetch (default.api.timeout.ms)";
+            return Err(Error::Timeout { what, limit, last });
+        }
+        if !complete {
+            sleep(pause).await;
+        }
+    }
+}
+
+fn backoff(shared: &Shared) -> Backoff {
+    let common = &shared.config.common;
+    Backoff { initial: common.retry_backoff, max: common.retry_backoff_max }
+}
+
+fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Broker { code, .. } => code.is_retriable(),
+        Error::UnsupportedVersion(_) => false,
+        _ => true,
+    }
+}
+
+/// Asks once.
+async fn ask(shared: &Shared, group: &Group, partitions: &[TopicPartition]) -> Result<Found> {
+    let node = group.coordinator(shared).await?;
+    let open = group.idle.lock().take().filter(|(id, _)| *id == node.id);
+    let reused = open.is_some();
+    let exchange = async {
+        let mut connection = match open {
+            Some((_, open)) => open,
+            None => {
+                let common = &shared.config.common;
+                Connection::open(&shared.env, common, &node.host, node.port).await?
+            }
+        };
+        let found = request(&mut connection, group, partitions).await;
+        Ok((found, connection))
+    };
+    let answered = tokio::select! {
+        biased;
+        answered = exchange => answered,
+        error = group.moved_from(shared, &node) => {
+            lose(group, &node);
+            return Err(error);
+        }
+    };
+    let found = answered.and_then(|(found, connection)| {
+        if !matches!(found, Err(Error::Connection { .. } | Error::Protocol { .. })) {
+            *group.idle.lock() = Some((node.id, connection));
+        }
+        found
+    });
+    if let Err(error) = &found
+        && says_elsewhere(error, reused)
+    {
+        lose(group, &node);
+    }
+    found
+}
+
+/// Whether another broker may be the coordinator. A connection that was used before may only have been idle for too
+/// long.
+pub(super) fn says_elsewhere(error: &Error, reused: bool) -> bool {
+    match error {
+        Error::Broker { code, .. } => {
+            matches!(*code, ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE)
+        }
+        Error::Connection { .. } => !reused,
+        _ => false,
+    }
+}
+
+pub(super) fn lose(group: &Group, node: &Node) {
+    group.change(|machine, _| machine.coordinator_lost(node));
+}
+
+async fn request(
+    connection: &mut Connection,
+    group: &Group,
+    partitions: &[TopicPartition],
+) -> Result<Found> {
+    let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for at in partitions {
+        topics.entry(&at.topic).or_default().push(at.partition);
+    }
+    let topics = topics.into_iter().map(|(name, indexes)| {
+        OffsetFetchRequestTopic::default()
+            .with_name(text(name).into())
+            .with_partition_indexes(indexes)
+    });
+    let answer: messages::OffsetFetchResponse = connection
+        .request(VERSIONS, |version| {
+            messages::OffsetFetchRequest::default()
+                .with_group_id(text(&group.id).into())
+                .with_topics(Some(topics.collect()))
+                .with_require_stable(version >= STABLE)
+        })
+        .await?;
+    let refused = |code| group.refused("OffsetFetch", code);
+    if ErrorCode(answer.error_code).is_error() {
+        return Err(refused(ErrorCode(answer.error_code)));
+    }
+    let mut found = Found::new();
+    for topic in answer.topics {
+        let name: Arc<str> = topic.name.as_str().into();
+        for partition in topic.partitions {
+            let at = TopicPartition { topic: name.clone(), partition: partition.partition_index };
+            match ErrorCode(partition.error_code) {
+                ErrorCode::NONE => {}
+                ErrorCode::UNSTABLE_OFFSET_COMMIT => continue,
+                code => return Err(refused(code)),
+            }
+            let committed = OffsetAndMetadata {
+                offset: partition.committed_offset,
+                leader_epoch: Some(partition.committed_leader_epoch).filter(|epoch| *epoch >= 0),
+                metadata: partition.metadata.map(|text| text.to_string()).unwrap_or_default(),
+            };
+            found.insert(at, Some(committed).filter(|committed| committed.offset >= 0));
+        }
+    }
+    Ok(found)
+}
+
+impl Shared {
+    /// Whether the partition still waits where it did at `version`.
+    fn awaits(&self, at: &TopicPartition, version: Version) -> bool {
+        let state = self.state.lock();
+        state.partitions.get(at).is_some_and(|assigned| assigned.position.version() == version)
+    }
+
+    /// Names the position of a partition that waits for it: a committed offset, or the policy's.
+    fn place(&self, at: &TopicPartition, version: Version, committed: Option<i64>) {
+        let policy = self.policy();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(assigned) = state.partitions.get_mut(at) else { return };
+        if assigned.position.version() != version {
+            return;
+        }
+        assigned.committed = committed;
+        match (committed, policy) {
+            (Some(offset), _) => assigned.position.seek(offset, &mut state.versions),
+            (None, Policy::None) => state.unplaced(at),
+            (None, policy) => assigned.position = Position::by_policy(policy, &mut state.versions),
+        }
+        state.touch(at);
+    }
+
+    /// Tells the application of an error in its next poll.
+    fn tell(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.report(error);
+        state.wake_application();
+    }
+}

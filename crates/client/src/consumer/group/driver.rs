@@ -1,0 +1,301 @@
+//! The task that does what the membership's machine says, one request at a time, whether or not the application polls.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use curtail_proto::{
+    assignor::{Assignor, Member, Topics, wanted_topics},
+    membership::{Step, Trouble},
+    metadata::Node,
+};
+use curtail_wire::{
+    ApiKey,
+    metadata::{self, MetadataRequest, MetadataResponse},
+};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{
+    Group,
+    requests::{self, Who, lost},
+};
+use crate::{
+    Error, Result,
+    conn::Connection,
+    consumer::shared::Shared,
+    coordinator::{Coordinated, find},
+};
+
+/// Runs until it is aborted, with the consumer.
+pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
+    let now = Instant::now();
+    let commit_at = now + shared.config.auto_commit_interval;
+    let mut driver = Driver { shared, group, open: None, commit_at, list_at: now };
+    loop {
+        driver.turn().await;
+    }
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    group: Arc<Group>,
+    /// The connection to the coordinator, while it works.
+    open: Option<(i32, Connection)>,
+    /// When positions are next due to be committed.
+    commit_at: Instant,
+    /// When a subscription by pattern is next looked at.
+    list_at: Instant,
+}
+
+impl Driver {
+    /// One request or one wait.
+    async fn turn(&mut self) {
+        self.notice_polls();
+        self.call_for_commits();
+        if self.group.pattern.lock().is_some() && Instant::now() >= self.list_at {
+            self.apply_pattern().await;
+        }
+        let now = Instant::now().into_std();
+        let step = self.group.look(|machine| machine.next(now));
+        self.call_application();
+        match step {
+            Step::Idle => self.wait(None).await,
+            Step::Wait(until) => self.wait(Some(Instant::from_std(until))).await,
+            Step::Flush(until) => self.flush(Instant::from_std(until)).await,
+            Step::Find => self.find().await,
+            Step::Assign(assignor, members) => self.assign(assignor, &members).await,
+            Step::Join(node, join) => {
+                let reply = self.ask(&node, async |connection, who| {
+                    requests::join(connection, who, &join).await
+                });
+                let reply = reply.await;
+                self.report(|machine, now, unit| machine.joined(reply, now, unit));
+            }
+            Step::Sync(node, sync) => {
+                let reply = self.ask(&node, async |connection, who| {
+                    requests::sync(connection, who, &sync).await
+                });
+                let reply = reply.await;
+                self.report(|machine, now, unit| machine.synced(reply, now, unit));
+            }
+            Step::Heartbeat(node, identity) => {
+                let reply = self.ask(&node, async |connection, who| {
+                    requests::heartbeat(connection, who, &identity).await
+                });
+                let reply = reply.await;
+                self.report(|machine, now, unit| machine.beaten(reply, now, unit));
+            }
+            Step::Leave(node, identity) => {
+                // What it has committed as a member has to arrive while it is one.
+                let limit = self.shared.config.common.default_api_timeout;
+                let _ = timeout(limit, self.group.commits.flushed()).await;
+                let left = self.ask(&node, async |connection, who| {
+                    requests::leave(connection, who, &identity).await
+                });
+                if let Err(trouble) = left.await {
+                    tracing::debug!(group = &*self.group.id, ?trouble, "leaving");
+                }
+                self.group.change(|machine, _| machine.left());
+            }
+        }
+    }
+
+    /// An application that waits for records polls all the time.
+    fn notice_polls(&self) {
+        let touched = self.group.touched.swap(false, std::sync::atomic::Ordering::SeqCst);
+        if touched || self.shared.state.lock().is_application_waiting() {
+            let now = Instant::now().into_std();
+            self.group.look(|machine| machine.polled(now));
+        }
+    }
+
+    fn call_for_commits(&mut self) {
+        let now = Instant::now();
+        if !self.shared.config.enable_auto_commit || now < self.commit_at {
+            return;
+        }
+        self.commit_at = now + self.shared.config.auto_commit_interval;
+        self.group.commit_due.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.group.call_application(&self.shared);
+    }
+
+    fn call_application(&self) {
+        let needed =
+            self.group.look(|machine| machine.handover().is_some() || machine.failure().is_some());
+        if needed && !self.group.wants_attention() {
+            self.group.call_application(&self.shared);
+        }
+    }
+
+    fn report(
+        &self,
+        report: impl FnOnce(&mut curtail_proto::membership::Membership<Error>, std::time::Instant, f64),
+    ) {
+        let unit = self.shared.env.entropy.unit();
+        self.group.change(|machine, now| report(machine, now, unit));
+    }
+
+    /// When something besides the machine's own steps is due.
+    fn tick(&self) -> Option<Instant> {
+        let commit = self.shared.config.enable_auto_commit.then_some(self.commit_at);
+        let list = self.group.pattern.lock().is_some().then_some(self.list_at);
+        commit.into_iter().chain(list).min()
+    }
+
+    async fn wait(&self, until: Option<Instant>) {
+        let woken = self.group.wake.notified();
+        match until.into_iter().chain(self.tick()).min() {
+            None => woken.await,
+            Some(until) => tokio::select! {
+                biased;
+                () = woken => {}
+                () = sleep_until(until) => {}
+            },
+        }
+    }
+
+    async fn flush(&self, until: Instant) {
+        tokio::select! {
+            biased;
+            () = self.group.commits.flushed() => {
+                self.group.change(|machine, _| machine.flushed());
+            }
+            () = self.wait(Some(until)) => {}
+        }
+    }
+
+    async fn find(&mut self) {
+        let what = Coordinated::Group(&self.group.id);
+        let found = match find(&self.shared.metadata, &self.shared.config.common, what).await {
+            Ok(found) => found.map_err(|code| Trouble::Refused(code, None)),
+            Err(error) => Err(lost(error)),
+        };
+        self.report(|machine, now, unit| machine.found(found, now, unit));
+    }
+
+    /// Asks the coordinator, as long as it is the coordinator and the answer is of use.
+    async fn ask<T>(
+        &mut self,
+        node: &Node,
+        request: impl AsyncFnOnce(&mut Connection, Who<'_>) -> Result<T, Trouble<Error>>,
+    ) -> Result<T, Trouble<Error>> {
+        let (shared, group) = (self.shared.clone(), self.group.clone());
+        let config = &shared.config;
+        let who = Who {
+            group: &group.id,
+            instance: group.instance.as_deref(),
+            session_timeout: config.session_timeout,
+            rebalance_timeout: config.max_poll_interval,
+            request_timeout: config.common.request_timeout,
+        };
+        let open = self.open.take().filter(|(id, _)| *id == node.id);
+        let exchange = async {
+            let mut connection = match open {
+                Some((_, open)) => open,
+                None => {
+                    let (host, port) = (&node.host, node.port);
+                    Connection::open(&shared.env, &config.common, host, port).await.map_err(lost)?
+                }
+            };
+            let reply = request(&mut connection, who).await;
+            Ok((reply, connection))
+        };
+        let reply = tokio::select! {
+            biased;
+            answered = exchange => match answered {
+                Ok((reply, connection)) => {
+                    if !matches!(reply, Err(Trouble::Lost(_))) {
+                        self.open = Some((node.id, connection));
+                    }
+                    reply
+                }
+                Err(trouble) => Err(trouble),
+            },
+            error = group.moved_from(&shared, node) => Err(Trouble::Lost(error)),
+            () = self.of_no_use() => Err(Trouble::Lost(Error::Closed)),
+        };
+        if let Err(trouble) = &reply {
+            tracing::debug!(group = &*group.id, broker = node.id, ?trouble, "coordinator");
+        }
+        reply
+    }
+
+    /// Resolves when a member that was waiting for a rebalance has left.
+    async fn of_no_use(&self) {
+        if !self.group.look(|machine| machine.awaits_group()) {
+            return std::future::pending().await;
+        }
+        while self.group.look(|machine| machine.awaits_group()) {
+            self.group.wake.notified().await;
+        }
+    }
+
+    /// Runs the assignor, as the leader.
+    async fn assign(&self, assignor: Assignor, members: &[Member]) {
+        let deadline = Instant::now() + self.shared.config.common.request_timeout;
+        let wanted = wanted_topics(members);
+        // All are asked for before the first is waited for.
+        let known = self.shared.metadata.snapshot();
+        for topic in wanted.iter().filter(|topic| known.topic(topic).is_none()) {
+            self.shared.metadata.request_refresh(Some(topic));
+        }
+        let counted = async {
+            let mut counts = Topics::new();
+            for topic in wanted {
+                if let Some(known) = self.shared.metadata.look(&topic, deadline).await {
+                    let count = i32::try_from(known.leaders.len()).unwrap_or(i32::MAX);
+                    counts.insert(topic, count);
+                }
+            }
+            counts
+        };
+        let Some(counts) = or_when(counted, self.of_no_use()).await else { return };
+        let assignments = assignor.assign(&counts, members);
+        self.group.change(|machine, _| machine.assigned(&assignments, counts));
+        // What came while the topics were counted one by one.
+        let snapshot = self.shared.metadata.snapshot();
+        self.group.look_at_topics(|topic| i32::try_from(snapshot.topic(topic)?.leaders.len()).ok());
+    }
+
+    /// Looks which topics there are, and subscribes to those that the pattern means.
+    async fn apply_pattern(&mut self) {
+        let common = &self.shared.config.common;
+        let Some(pattern) = self.group.pattern.lock().clone() else { return };
+        let listed = timeout(common.request_timeout, list_topics(&self.shared)).await;
+        let Ok(Ok(answer)) = listed else {
+            tracing::debug!(group = &*self.group.id, "no list of topics for the pattern");
+            self.list_at = Instant::now() + common.retry_backoff_max.max(Duration::from_millis(1));
+            return;
+        };
+        self.list_at = Instant::now() + common.metadata_max_age;
+        let hidden = self.shared.config.exclude_internal_topics;
+        let topics = answer
+            .topics
+            .into_iter()
+            .filter(|topic| topic.error.is_none() && !(hidden && topic.is_internal))
+            .filter_map(|topic| topic.name)
+            .filter(|name| pattern(name))
+            .map(Arc::from)
+            .collect();
+        // Another subscription may have come meanwhile.
+        let current = self.group.pattern.lock();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &pattern)) {
+            self.group.change(|machine, now| machine.subscribe(topics, now));
+        }
+    }
+}
+
+async fn list_topics(shared: &Shared) -> Result<MetadataResponse> {
+    let mut connection = shared.metadata.connect_any().await?;
+    let request = MetadataRequest::default();
+    let (version, body) = connection
+        .request_hot(ApiKey::METADATA, metadata::VERSIONS, |version, w| request.encode(version, w))
+        .await?;
+    MetadataResponse::decode(version, &body).map_err(|e| connection.protocol_error(e))
+}
+
+async fn or_when<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = end => None,
+    }
+}

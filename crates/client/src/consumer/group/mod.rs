@@ -1,0 +1,233 @@
+//! The consumer's group: its membership, driven by a task of its own, and the offsets it commits.
+//!
+//! Three sides meet here. The driver asks the coordinator, whatever the application does. The application's side runs in
+//! [`super::Consumer::poll`] and is the only one that changes what is assigned, so that no partition goes while records
+//! of it are being given out. The commit task sends what the application's side has handed over, in that order.
+
+mod commits;
+mod committed;
+mod driver;
+mod handover;
+mod listener;
+mod requests;
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use curtail_proto::{
+    assignor::Key,
+    backoff::Backoff,
+    membership::{Handover, Membership, Reason, Settings},
+    metadata::Node,
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+    time::Instant,
+};
+
+pub(super) use self::committed::place;
+pub use self::{
+    commits::PendingCommit,
+    listener::{Rebalance, RebalanceListener},
+};
+use super::shared::Shared;
+use crate::{
+    ConsumerConfig, ConsumerGroupMetadata, Error, Result, TopicPartition,
+    conn::Connection,
+    coordinator::{self, Coordinated},
+};
+
+/// Which topics a subscription by pattern means.
+type Pattern = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// A consumer's group.
+pub(super) struct Group {
+    id: Arc<str>,
+    instance: Option<Arc<str>>,
+    /// Innermost: nothing else is locked while it is held.
+    machine: Mutex<Membership<Error>>,
+    pattern: Mutex<Option<Pattern>>,
+    /// Wakes the driver.
+    wake: Notify,
+    /// Told after every change of the machine.
+    changed: watch::Sender<()>,
+    /// The application's side has something to do in the next poll.
+    attention: AtomicBool,
+    /// Positions are to be committed in the next poll.
+    commit_due: AtomicBool,
+    /// The application has polled since the driver last looked.
+    touched: AtomicBool,
+    commits: commits::Queue,
+    /// A connection for look-ups, while none uses it.
+    idle: Mutex<Option<(i32, Connection)>>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Group {
+    /// The group that the configuration names, if it names one.
+    pub(super) fn of(config: &ConsumerConfig) -> Option<Arc<Self>> {
+        let id = config.group_id.as_deref()?;
+        let common = &config.common;
+        let instance: Option<Arc<str>> = config.group_instance_id.as_deref().map(Arc::from);
+        let rack = Some(common.client_rack.as_str()).filter(|rack| !rack.is_empty());
+        let settings = Settings {
+            instance: instance.clone(),
+            max_poll_interval: config.max_poll_interval,
+            heartbeat_interval: config.heartbeat_interval,
+            assignors: config.partition_assignment_strategy.clone(),
+            rack: rack.map(Arc::from),
+            backoff: Backoff { initial: common.retry_backoff, max: common.retry_backoff_max },
+        };
+        Some(Arc::new(Self {
+            id: id.into(),
+            instance,
+            machine: Mutex::new(Membership::new(settings, Instant::now().into_std())),
+            pattern: Mutex::default(),
+            wake: Notify::new(),
+            changed: watch::Sender::new(()),
+            attention: AtomicBool::new(false),
+            commit_due: AtomicBool::new(false),
+            touched: AtomicBool::new(false),
+            commits: commits::Queue::default(),
+            idle: Mutex::default(),
+            tasks: Mutex::default(),
+        }))
+    }
+
+    /// Starts the group's tasks; they end with [`Self::stop`].
+    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let driver = tokio::spawn(driver::run(shared.clone(), self.clone()));
+        let commits = tokio::spawn(commits::run(shared.clone(), self.clone()));
+        self.tasks.lock().extend([driver.abort_handle(), commits.abort_handle()]);
+    }
+
+    /// Ends the group's tasks with nothing said.
+    pub(super) fn stop(&self) {
+        for task in self.tasks.lock().drain(..) {
+            task.abort();
+        }
+    }
+
+    /// Whether the metadata of a topic has to be followed for the group.
+    pub(super) fn follows(&self, topic: &str) -> bool {
+        self.machine.lock().follows(topic)
+    }
+
+    /// Topics may have other partitions than before. `count_of` must not come back to the group.
+    pub(super) fn look_at_topics(&self, count_of: impl Fn(&str) -> Option<i32>) {
+        self.change(|machine, now| machine.look_at_topics(count_of, now));
+    }
+
+    /// Looks at the machine.
+    fn look<T>(&self, look: impl FnOnce(&mut Membership<Error>) -> T) -> T {
+        look(&mut self.machine.lock())
+    }
+
+    /// Changes the machine, and lets everybody know.
+    fn change<T>(&self, change: impl FnOnce(&mut Membership<Error>, std::time::Instant) -> T) -> T {
+        let now = Instant::now().into_std();
+        let result = change(&mut self.machine.lock(), now);
+        self.changed.send_replace(());
+        self.wake.notify_one();
+        result
+    }
+
+    /// Has the application's side look at the group in the next poll, or in the one that waits.
+    fn call_application(&self, shared: &Shared) {
+        // Set before the waker is taken: a poll that registers its waker later looks again.
+        self.attention.store(true, Ordering::SeqCst);
+        shared.state.lock().wake_application();
+    }
+
+    /// Whether the application's side has something to do.
+    pub(super) fn wants_attention(&self) -> bool {
+        self.attention.load(Ordering::SeqCst)
+    }
+
+    fn handover(&self) -> Option<Handover> {
+        self.look(|machine| machine.handover())
+    }
+
+    /// What is subscribed to.
+    pub(super) fn topics(&self) -> BTreeSet<Arc<str>> {
+        self.look(|machine| machine.topics().clone())
+    }
+
+    /// Why the member cannot go on, if it cannot.
+    fn failure(&self) -> Option<Error> {
+        self.look(|machine| machine.failure().map(|reason| self.error_of(reason)))
+    }
+
+    fn error_of(&self, reason: &Reason<Error>) -> Error {
+        match reason {
+            Reason::Reported(error) => error.clone(),
+            Reason::Refused(request, code) => self.refused(request, *code),
+        }
+    }
+
+    fn refused(&self, request: &str, code: curtail_wire::ErrorCode) -> Error {
+        let what = format!("{request} of group '{}'", self.id).into();
+        Error::Broker { what, code, message: Some(code.message().into()) }
+    }
+
+    /// Who commits: the member, or nobody in particular while it is none.
+    pub(super) fn metadata(&self) -> ConsumerGroupMetadata {
+        let mut metadata = ConsumerGroupMetadata::new(&*self.id);
+        metadata.group_instance_id = self.instance.as_deref().map(str::to_owned);
+        if let Some(identity) = self.look(|machine| machine.identity()) {
+            metadata.generation_id = identity.generation;
+            metadata.member_id = identity.member.to_string();
+        }
+        metadata
+    }
+
+    /// The coordinator, looked for if it is not known.
+    async fn coordinator(&self, shared: &Shared) -> Result<Node> {
+        if let Some(node) = self.look(|machine| machine.coordinator().cloned()) {
+            return Ok(node);
+        }
+        let what = Coordinated::Group(&self.id);
+        let found = coordinator::find(&shared.metadata, &shared.config.common, what).await?;
+        let node = found.map_err(|code| self.refused("FindCoordinator", code))?;
+        let unit = shared.env.entropy.unit();
+        self.change(|machine, now| machine.found(Ok(node.clone()), now, unit));
+        Ok(node)
+    }
+
+    /// Resolves once another broker than `node` is the coordinator.
+    async fn moved_from(&self, shared: &Shared, node: &Node) -> Error {
+        let what = Coordinated::Group(&self.id);
+        let common = &shared.config.common;
+        let successor = coordinator::successor(&shared.metadata, common, what, node.id).await;
+        Error::Connection {
+            broker: format!("{}:{}", node.host, node.port).into(),
+            reason: format!("no answer, and broker {successor} is the coordinator now").into(),
+        }
+    }
+
+    /// Waits until all that was handed over is committed or refused, and a dynamic member has said goodbye.
+    pub(super) async fn gone(&self) {
+        self.commits.flushed().await;
+        let mut changed = self.changed.subscribe();
+        while self.look(|machine| machine.is_departing()) {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn partition(key: Key) -> TopicPartition {
+    TopicPartition { topic: key.0, partition: key.1 }
+}
+
+fn key(partition: &TopicPartition) -> Key {
+    (partition.topic.clone(), partition.partition)
+}

@@ -1,0 +1,180 @@
+//! The requests of a group's member, and what their answers say.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_proto::membership::{Identity, Join, JoinReply, Sync, Trouble};
+use curtail_wire::{
+    ErrorCode,
+    cold::{StrBytes, messages},
+};
+use messages::{
+    join_group_request::JoinGroupRequestProtocol, leave_group_request::MemberIdentity,
+    sync_group_request::SyncGroupRequestAssignment,
+};
+
+use crate::{Error, conn::Connection};
+
+/// `protocol.type` of consumers.
+const PROTOCOL_TYPE: &str = "consumer";
+/// The answer to a JoinGroup comes when the rebalance is over, which waits for its members as long as
+/// `max.poll.interval.ms`, and the coordinator may need a moment more.
+const GRACE: Duration = Duration::from_secs(5);
+
+type Outcome<T> = Result<T, Trouble<Error>>;
+
+/// What every request of a member says.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'a> {
+    pub(super) group: &'a str,
+    pub(super) instance: Option<&'a str>,
+    pub(super) session_timeout: Duration,
+    pub(super) rebalance_timeout: Duration,
+    pub(super) request_timeout: Duration,
+}
+
+pub(super) fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+/// A request without an answer. One that cannot be sent at all will not be sent later either.
+pub(super) fn lost(error: Error) -> Trouble<Error> {
+    match error {
+        Error::UnsupportedVersion(_) => Trouble::Impossible(error),
+        error => Trouble::Lost(error),
+    }
+}
+
+fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+impl Who<'_> {
+    fn instance(&self) -> Option<StrBytes> {
+        self.instance.map(text)
+    }
+
+    fn rebalance_limit(&self) -> Duration {
+        self.request_timeout.max(self.rebalance_timeout + GRACE)
+    }
+}
+
+pub(super) async fn join(
+    connection: &mut Connection,
+    who: Who<'_>,
+    join: &Join,
+) -> Outcome<JoinReply> {
+    /// The first version with static members.
+    const STATIC: i16 = 5;
+    let protocols = join.protocols.iter().map(|(name, metadata)| {
+        JoinGroupRequestProtocol::default().with_name(text(name)).with_metadata(metadata.clone())
+    });
+    let versions = if who.instance.is_some() { STATIC..=9 } else { 2..=9 };
+    let answer: messages::JoinGroupResponse = connection
+        .request_within(who.rebalance_limit(), versions, |version| {
+            let request = messages::JoinGroupRequest::default()
+                .with_group_id(text(who.group).into())
+                .with_session_timeout_ms(millis(who.session_timeout))
+                .with_rebalance_timeout_ms(millis(who.rebalance_timeout))
+                .with_member_id(text(&join.member))
+                .with_protocol_type(text(PROTOCOL_TYPE))
+                .with_protocols(protocols.collect());
+            if version >= STATIC { request.with_group_instance_id(who.instance()) } else { request }
+        })
+        .await
+        .map_err(lost)?;
+    let member: Arc<str> = answer.member_id.as_str().into();
+    if ErrorCode(answer.error_code).is_error() {
+        let given = (!member.is_empty()).then_some(member);
+        return Err(Trouble::Refused(ErrorCode(answer.error_code), given));
+    }
+    let members = answer.members.into_iter().map(|member| {
+        let instance = member.group_instance_id.as_deref().map(Arc::from);
+        (member.member_id.as_str().into(), instance, member.metadata)
+    });
+    Ok(JoinReply {
+        generation: answer.generation_id,
+        member,
+        protocol: answer.protocol_name.map(|name| name.to_string()).unwrap_or_default(),
+        leader: answer.leader.as_str().into(),
+        skip_assignment: answer.skip_assignment,
+        members: members.collect(),
+    })
+}
+
+pub(super) async fn sync(connection: &mut Connection, who: Who<'_>, sync: &Sync) -> Outcome<Bytes> {
+    let assignments = sync.assignments.iter().map(|(member, assignment)| {
+        SyncGroupRequestAssignment::default()
+            .with_member_id(text(member))
+            .with_assignment(assignment.clone())
+    });
+    let answer: messages::SyncGroupResponse = connection
+        .request_within(who.rebalance_limit(), 1..=5, |version| {
+            let mut request = messages::SyncGroupRequest::default()
+                .with_group_id(text(who.group).into())
+                .with_generation_id(sync.identity.generation)
+                .with_member_id(text(&sync.identity.member))
+                .with_assignments(assignments.collect());
+            if version >= 3 {
+                request = request.with_group_instance_id(who.instance());
+            }
+            if version >= 5 {
+                request = request
+                    .with_protocol_type(Some(text(PROTOCOL_TYPE)))
+                    .with_protocol_name(Some(text(sync.protocol.name())));
+            }
+            request
+        })
+        .await
+        .map_err(lost)?;
+    done(answer.error_code).map(|()| answer.assignment)
+}
+
+pub(super) async fn heartbeat(
+    connection: &mut Connection,
+    who: Who<'_>,
+    identity: &Identity,
+) -> Outcome<()> {
+    // A coordinator that takes longer has given the member up.
+    let limit = who.request_timeout.min(who.session_timeout);
+    let answer: messages::HeartbeatResponse = connection
+        .request_within(limit, 0..=4, |version| {
+            let request = messages::HeartbeatRequest::default()
+                .with_group_id(text(who.group).into())
+                .with_generation_id(identity.generation)
+                .with_member_id(text(&identity.member));
+            if version >= 3 { request.with_group_instance_id(who.instance()) } else { request }
+        })
+        .await
+        .map_err(lost)?;
+    done(answer.error_code)
+}
+
+pub(super) async fn leave(
+    connection: &mut Connection,
+    who: Who<'_>,
+    identity: &Identity,
+) -> Outcome<()> {
+    /// The first version that names several members.
+    const BATCHED: i16 = 3;
+    let answer: messages::LeaveGroupResponse = connection
+        .request(0..=5, |version| {
+            let request =
+                messages::LeaveGroupRequest::default().with_group_id(text(who.group).into());
+            let member = text(&identity.member);
+            if version < BATCHED {
+                return request.with_member_id(member);
+            }
+            request.with_members(vec![MemberIdentity::default().with_member_id(member)])
+        })
+        .await
+        .map_err(lost)?;
+    done(answer.error_code)
+}
+
+fn done(code: i16) -> Outcome<()> {
+    match ErrorCode(code) {
+        ErrorCode::NONE => Ok(()),
+        code => Err(Trouble::Refused(code, None)),
+    }
+}
