@@ -25,9 +25,14 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     topic: String,
     /// Partition to read; all without this.
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
-    /// Where to begin: beginning, end, an offset, -N for N records before the end, or s@MS for a time.
+    /// Share the topic with the other consumers of this group (group.id), and commit what was printed. Ends with
+    /// Ctrl-C, leaving the group.
+    #[arg(short = 'G', long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
+    group: Option<String>,
+    /// Where to begin: beginning, end, an offset, -N for N records before the end, or s@MS for a time. With --group
+    /// beginning or end, and only where the group has committed nothing.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
     offset: Start,
     /// End after so many records.
@@ -79,25 +84,51 @@ impl Start {
 
 /// Reads until told to end.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let config = ConsumerConfig::from_properties(arguments.client.all()?)?;
+    let config = ConsumerConfig::from_properties(properties(arguments)?)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     runtime.block_on(async {
         let mut consumer = Consumer::new(config)?;
         consumer.connect().await?;
-        let read = read(arguments, &mut consumer).await;
+        let read = match &arguments.group {
+            None => read(arguments, &mut consumer).await,
+            Some(_) => {
+                consumer.subscribe([&arguments.topic])?;
+                tokio::select! {
+                    biased;
+                    _ = tokio::signal::ctrl_c() => Ok(()),
+                    read = read(arguments, &mut consumer) => read,
+                }
+            }
+        };
         consumer.close().await;
         read
     })
+}
+
+/// What was given, and what follows from the group.
+fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
+    let mut all = arguments.client.all()?;
+    let Some(group) = &arguments.group else { return Ok(all) };
+    let reset = match arguments.offset {
+        Start::Beginning => "earliest",
+        Start::End => "latest",
+        Start::At(_) | Start::BeforeEnd(_) | Start::Time(_) => {
+            return Err(Failure::new("with --group, --offset is beginning or end"));
+        }
+    };
+    // Whoever sets auto.offset.reset by its name has the last word.
+    all.insert(0, ("auto.offset.reset".into(), reset.into()));
+    all.push(("group.id".into(), group.clone()));
+    Ok(all)
 }
 
 /// The longest single poll. Polls end with the first records; this only bounds how late an end is noticed.
 const POLL: Duration = Duration::from_millis(200);
 
 async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Failure> {
-    let partitions = assign(arguments, consumer).await?;
-    // What is written later than this does not keep the command from ending.
-    let ends =
-        if arguments.exit { consumer.end_offsets(&partitions).await? } else { BTreeMap::new() };
+    if arguments.group.is_none() {
+        assign(arguments, consumer).await?;
+    }
     let format = arguments
         .format
         .clone()
@@ -105,17 +136,20 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
     let null = if arguments.null { "NULL" } else { "" };
     let mut out = BufWriter::new(io::stdout().lock());
     let mut left = arguments.count;
+    // What is written later than this does not keep the command from ending.
+    let mut ends = BTreeMap::new();
+    let mut unprinted = BTreeMap::new();
     loop {
-        if left == Some(0) || (arguments.exit && at_end(consumer, &ends).await?) {
+        if left == Some(0) || (arguments.exit && at_end(consumer, &mut ends).await?) {
+            give_back(consumer, &unprinted)?;
             return Ok(out.flush()?);
         }
         for record in consumer.poll(POLL).await? {
-            if left == Some(0) {
-                break;
-            }
             // With -e nothing beyond the ends is printed, so that the output does not depend on the moment.
             let at = TopicPartition::new(record.topic(), record.partition());
-            if ends.get(&at).is_some_and(|end| record.offset() >= *end) {
+            let beyond = ends.get(&at).is_some_and(|end| record.offset() >= *end);
+            if beyond || left == Some(0) {
+                unprinted.entry(at).or_insert(record.offset());
                 continue;
             }
             format.write(&record, null, &mut out)?;
@@ -125,22 +159,39 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
     }
 }
 
+/// Whether every partition has been read to where it ended when it was first seen. Without partitions there is no end:
+/// those of a group may be on their way.
 async fn at_end(
     consumer: &Consumer,
-    ends: &BTreeMap<TopicPartition, i64>,
+    ends: &mut BTreeMap<TopicPartition, i64>,
 ) -> Result<bool, Failure> {
-    for (partition, end) in ends {
-        if consumer.position(partition).await? < *end {
+    let assigned = consumer.assignment();
+    let new: Vec<TopicPartition> =
+        assigned.iter().filter(|at| !ends.contains_key(*at)).cloned().collect();
+    if !new.is_empty() {
+        ends.extend(consumer.end_offsets(&new).await?);
+    }
+    for partition in &assigned {
+        if consumer.position(partition).await? < ends[partition] {
             return Ok(false);
         }
     }
-    Ok(true)
+    Ok(!assigned.is_empty())
 }
 
-async fn assign(
-    arguments: &Arguments,
+/// Goes back to what was not printed, so that a group's commit leaves it to others.
+fn give_back(
     consumer: &mut Consumer,
-) -> Result<Vec<TopicPartition>, Failure> {
+    unprinted: &BTreeMap<TopicPartition, i64>,
+) -> Result<(), Failure> {
+    let assigned = consumer.assignment();
+    for (at, offset) in unprinted.iter().filter(|(at, _)| assigned.contains(*at)) {
+        consumer.seek(at, *offset)?;
+    }
+    Ok(())
+}
+
+async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Failure> {
     let topic = arguments.topic.as_str();
     let known = consumer.partitions_for(topic).await?;
     let partitions: Vec<_> = match arguments.partition {
@@ -177,5 +228,5 @@ async fn assign(
             }
         }
     }
-    Ok(partitions)
+    Ok(())
 }

@@ -38,7 +38,7 @@ fn each_client_takes_what_is_its_own() {
     assert_eq!(consumer.fetch_max_wait.as_millis(), 3);
     assert_eq!((producer.common.client_id, consumer.common.client_id), ("me".into(), "me".into()));
     for wrong in
-        [("linger.ms", "x"), ("fetch.max.wait.ms", "x"), ("linger", "1"), ("group.id", "g")]
+        [("linger.ms", "x"), ("fetch.max.wait.ms", "x"), ("linger", "1"), ("group.protocol", "x")]
     {
         let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
         let failed = set_both(&mut producer, &mut consumer, &pairs(&[wrong]));
