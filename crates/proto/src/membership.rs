@@ -10,7 +10,8 @@
 //!                           └─────────── a rebalance, other topics, a lost membership ────────────────┘
 //! ```
 //!
-//! While the application has something to do (`Yielding`, `Offered`) the member goes on beating. An offer that it has not
+//! While the application has something to do (`Yielding`, `Offered`) the member goes on beating. What it has begun to do
+//! it finishes: whatever happens meanwhile counts afterwards. An offer that it has not
 //! taken yet is dropped when the next rebalance begins: nobody else was given those partitions.
 
 use std::{
@@ -163,6 +164,17 @@ enum Phase<E> {
     Failed(Vec<Key>, Reason<E>),
 }
 
+/// What the application is doing. Until it is done nothing may change what it was told to do: whatever would is put off.
+#[derive(Debug)]
+enum Handing<E> {
+    Nothing,
+    UnderWay,
+    /// The membership has ended meanwhile.
+    ThenLost,
+    /// And it cannot be had again.
+    ThenFailed(Reason<E>),
+}
+
 /// How the application lets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letting {
@@ -204,6 +216,7 @@ pub struct Membership<E> {
     departure: Option<Identity>,
     /// Join again as soon as the application has nothing to do.
     rejoin: bool,
+    handing: Handing<E>,
     beat_at: Instant,
     polled: Instant,
     failures: u32,
@@ -226,6 +239,7 @@ impl<E: Clone> Membership<E> {
             coordinator: None,
             departure: None,
             rejoin: false,
+            handing: Handing::Nothing,
             beat_at: now,
             polled: now,
             failures: 0,
@@ -312,6 +326,7 @@ impl<E: Clone> Membership<E> {
     /// place until `session.timeout.ms` have passed.
     pub fn leave(&mut self) {
         self.depart();
+        self.handing = Handing::Nothing;
         self.phase = Phase::Out;
         self.topics.clear();
         self.owned.clear();
@@ -359,8 +374,21 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// What the application has to do.
-    pub fn handover(&self) -> Option<Handover> {
+    /// Whether the application has something to do.
+    pub fn wants_application(&self) -> bool {
+        matches!(self.handing, Handing::Nothing) && self.due().is_some()
+    }
+
+    /// What the application has to do. It is to do it and then call [`Self::handed_over`], whatever happens meanwhile.
+    pub fn handover(&mut self) -> Option<Handover> {
+        let due = self.due();
+        if due.is_some() {
+            self.handing = Handing::UnderWay;
+        }
+        due
+    }
+
+    fn due(&self) -> Option<Handover> {
         match &self.phase {
             Phase::Yielding(Letting::Revoked, keys) => Some(Handover::Revoke(keys.clone())),
             Phase::Yielding(Letting::Lost, keys) => Some(Handover::Lose(keys.clone())),
@@ -377,6 +405,16 @@ impl<E: Clone> Membership<E> {
     pub fn handed_over(&mut self, now: Instant) {
         // Only an application that polls does it.
         self.polled(now);
+        let meanwhile = std::mem::replace(&mut self.handing, Handing::Nothing);
+        self.hand_over(now);
+        match meanwhile {
+            Handing::Nothing | Handing::UnderWay => {}
+            Handing::ThenLost => self.lose_owned(now),
+            Handing::ThenFailed(reason) => self.fail(reason),
+        }
+    }
+
+    fn hand_over(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Yielding(letting, keys) => {
                 for key in std::mem::take(keys) {
@@ -427,6 +465,7 @@ impl<E: Clone> Membership<E> {
 
     fn ask_to_rejoin(&mut self, now: Instant) {
         match self.phase {
+            Phase::Offered(_) if !matches!(self.handing, Handing::Nothing) => self.rejoin = true,
             Phase::Settled | Phase::Offered(_) => self.begin(now),
             // These lead to a new generation, or have seen what is new.
             Phase::Assigning(..) | Phase::Syncing(_) => self.rejoin = true,
@@ -436,8 +475,16 @@ impl<E: Clone> Membership<E> {
 
     /// The coordinator does not count this member any more: what it owns may belong to others.
     fn lose_membership(&mut self, now: Instant) {
-        self.rejoin = false;
         self.forget_membership();
+        match self.handing {
+            Handing::Nothing => self.lose_owned(now),
+            Handing::UnderWay => self.handing = Handing::ThenLost,
+            Handing::ThenLost | Handing::ThenFailed(_) => {}
+        }
+    }
+
+    fn lose_owned(&mut self, now: Instant) {
+        self.rejoin = false;
         self.phase = match self.owned.is_empty() {
             true => Phase::Flushing { until: now },
             false => Phase::Yielding(Letting::Lost, self.owned.iter().cloned().collect()),
@@ -452,6 +499,10 @@ impl<E: Clone> Membership<E> {
 
     fn fail(&mut self, reason: Reason<E>) {
         self.forget_membership();
+        if !matches!(self.handing, Handing::Nothing) {
+            self.handing = Handing::ThenFailed(reason);
+            return;
+        }
         self.phase = Phase::Failed(self.owned.iter().cloned().collect(), reason);
     }
 
@@ -529,8 +580,12 @@ impl<E: Clone> Membership<E> {
     /// it polls again. A static member only stops beating, as in the Java client.
     fn neglected(&mut self, now: Instant) -> Step {
         self.depart();
-        self.rejoin = false;
-        self.phase = Phase::Yielding(Letting::Lost, self.owned.iter().cloned().collect());
+        if matches!(self.handing, Handing::Nothing) {
+            self.rejoin = false;
+            self.phase = Phase::Yielding(Letting::Lost, self.owned.iter().cloned().collect());
+        } else {
+            self.handing = Handing::ThenLost;
+        }
         self.next(now)
     }
 

@@ -256,6 +256,40 @@ fn an_offer_that_was_not_taken_is_dropped() {
 }
 
 #[test]
+fn what_the_application_has_begun_it_finishes() {
+    for code in [ErrorCode::REBALANCE_IN_PROGRESS, ErrorCode::UNKNOWN_MEMBER_ID] {
+        let mut member = Member::new(Assignor::CooperativeSticky);
+        member.flush();
+        member.find(1);
+        member.join_behind(1, "m");
+        member.given(&[0, 1]);
+        let adopt = Handover::Adopt { revoked: Vec::new(), added: keys(&[0, 1]) };
+        assert!(member.machine.wants_application());
+        assert_eq!(member.machine.handover(), Some(adopt));
+        assert!(!member.machine.wants_application());
+        member.beat(refused(code));
+        member.machine.handed_over(member.now);
+        if code == ErrorCode::REBALANCE_IN_PROGRESS {
+            member.flush();
+            assert_eq!(member.expect_join("m").owned, assignor::by_topic(&keys(&[0, 1])));
+        } else {
+            assert_eq!(member.hand_over(), Handover::Lose(keys(&[0, 1])));
+        }
+    }
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0]);
+    member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+    assert_eq!(member.machine.handover(), Some(Handover::Revoke(keys(&[0]))));
+    member.pass(300 * SECOND);
+    assert_eq!(member.next(), Step::Leave(node(1), identity(1, "m")));
+    member.machine.left();
+    assert_eq!((member.machine.standing(), member.next()), (Standing::Outside, Step::Idle));
+    member.machine.handed_over(member.now);
+    assert_eq!(member.machine.handover(), None, "nothing is left to lose");
+    member.expect_join("");
+}
+
+#[test]
 fn other_topics_need_a_rebalance() {
     for (assignor, revoked) in [(Assignor::Range, 2), (Assignor::CooperativeSticky, 2)] {
         let mut member = Member::new(assignor);

@@ -119,7 +119,7 @@ impl Driver {
 
     fn call_application(&self) {
         let needed =
-            self.group.look(|machine| machine.handover().is_some() || machine.failure().is_some());
+            self.group.look(|machine| machine.wants_application() || machine.failure().is_some());
         if needed && !self.group.wants_attention() {
             self.group.call_application(&self.shared);
         }

@@ -152,7 +152,7 @@ impl Group {
     }
 
     fn handover(&self) -> Option<Handover> {
-        self.look(|machine| machine.handover())
+        self.look(Membership::handover)
     }
 
     /// What is subscribed to.

@@ -26,6 +26,44 @@ struct Player {
     waiting: Waiting,
     /// The id under which it last joined.
     asked: Arc<str>,
+    /// What the application is doing.
+    doing: Option<Handover>,
+    /// What the application reads.
+    reads: BTreeSet<Key>,
+}
+
+impl Player {
+    fn new(assignor: Assignor, now: Instant) -> Self {
+        let mut machine = Machine::new(settings(&[assignor]), now);
+        machine.subscribe(["t".into()].into(), now);
+        Self {
+            machine,
+            waiting: Waiting::Nothing,
+            asked: Arc::default(),
+            doing: None,
+            reads: BTreeSet::new(),
+        }
+    }
+
+    /// The application polls: it begins with what there is to do, or finishes it.
+    fn poll(&mut self, now: Instant) {
+        self.machine.polled(now);
+        let Some(done) = self.doing.take() else {
+            self.doing = self.machine.handover();
+            return;
+        };
+        match done {
+            Handover::Revoke(keys) | Handover::Lose(keys) => {
+                self.reads.retain(|key| !keys.contains(key));
+            }
+            Handover::Adopt { revoked, added } => {
+                self.reads.retain(|key| !revoked.contains(key));
+                self.reads.extend(added);
+            }
+        }
+        self.machine.handed_over(now);
+        assert_eq!(self.machine.owned(), &self.reads);
+    }
 }
 
 /// A member as the coordinator knows it.
@@ -69,15 +107,10 @@ fn topics() -> Topics {
 impl World {
     fn new(players: usize, assignor: Assignor) -> Self {
         let now = Instant::now();
-        let one = |_| {
-            let mut machine = Machine::new(settings(&[assignor]), now);
-            machine.subscribe(["t".into()].into(), now);
-            Player { machine, waiting: Waiting::Nothing, asked: Arc::default() }
-        };
         Self {
             now,
             assignor,
-            players: (0..players).map(one).collect(),
+            players: (0..players).map(|_| Player::new(assignor, now)).collect(),
             state: State::Stable,
             generation: 0,
             known: BTreeMap::new(),
@@ -91,13 +124,7 @@ impl World {
         let count = self.players.len();
         match event {
             Event::Step(who) => self.step(who % count),
-            Event::Poll(who) => {
-                let player = &mut self.players[who % count];
-                player.machine.polled(self.now);
-                if player.machine.handover().is_some() {
-                    player.machine.handed_over(self.now);
-                }
-            }
+            Event::Poll(who) => self.players[who % count].poll(self.now),
             Event::Beat => self.now += 3 * SECOND,
             Event::Expel(who) => self.remove(who % count),
             Event::Want(who, both) => {
@@ -107,8 +134,12 @@ impl World {
             }
             Event::Leave(who) => {
                 let player = &mut self.players[who % count];
-                player.machine.leave();
-                player.waiting = Waiting::Nothing;
+                // The application leaves, so it does nothing else.
+                if player.doing.is_none() {
+                    player.machine.leave();
+                    player.reads.clear();
+                    player.waiting = Waiting::Nothing;
+                }
             }
         }
         self.check();
@@ -120,7 +151,7 @@ impl World {
             let counted = player.machine.identity().is_some_and(|identity| {
                 self.known.get(&identity.member).is_some_and(|known| known.player == who)
             });
-            for key in player.machine.owned().iter().filter(|_| counted) {
+            for key in player.reads.iter().filter(|_| counted) {
                 assert_eq!(owners.insert(key, who), None, "{key:?} is with two, one is {who}");
             }
         }
@@ -341,7 +372,7 @@ proptest! {
         let mut owned = BTreeMap::new();
         for (who, player) in world.players.iter().enumerate() {
             prop_assert!(player.machine.is_settled(), "{who}: {:?}", player.machine);
-            for key in player.machine.owned() {
+            for key in &player.reads {
                 prop_assert_eq!(owned.insert(key.clone(), who), None);
             }
         }
