@@ -22,6 +22,12 @@ impl Backoff {
         Self { initial: SOON.min(self.initial), max: self.initial }
     }
 
+    /// Longer waits, for what does harm when it is tried in vain: from the longest wait of this one up to eight times that.
+    #[must_use]
+    pub fn rare(&self) -> Self {
+        Self { initial: self.max, max: self.max.saturating_mul(8) }
+    }
+
     /// The wait after `failures` failures in a row (0 waits for nothing). `unit` is a random draw from `[0, 1)`.
     pub fn after(&self, failures: u32, unit: f64) -> Duration {
         if failures == 0 {

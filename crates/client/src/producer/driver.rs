@@ -52,8 +52,10 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
                 lane.stats.disconnected();
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
-                lane.health.set(Trouble::Unreachable);
-                strong.notice(&lane);
+                if !session.is_stuck {
+                    lane.health.set(Trouble::Unreachable);
+                    strong.notice(&lane);
+                }
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
                 give_up_late(&lane, &strong, &error);
                 // A connection that has worked is replaced at once. A broker that only shakes hands is not called
@@ -149,7 +151,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     lane.health.set(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
-    Ok(Session { socket, splitter, peer, proven: false, timer })
+    Ok(Session { socket, splitter, peer, proven: false, is_stuck: false, timer })
 }
 
 /// The broker asks for a pause, which it would otherwise take itself (KIP-219). No answer makes us silent for longer
@@ -181,6 +183,8 @@ struct Session {
     peer: Arc<str>,
     /// Whether the broker has answered a request.
     proven: bool,
+    /// The broker only waits for another one; see [`Self::look_into`].
+    is_stuck: bool,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -265,17 +269,22 @@ impl Session {
     /// The broker is late. The leaders of what it has may be others by now; and if it only waits for a broker that hangs,
     /// this connection is of no use: Kafka serves one request of a connection at a time, and what follows could be
     /// acknowledged.
-    fn look_into(&self, suspected: &Suspected, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
+    fn look_into(
+        &mut self,
+        suspected: &Suspected,
+        lane: &Arc<Lane>,
+        shared: &Shared,
+    ) -> Result<()> {
         for topic in &suspected.topics {
             shared.metadata.request_refresh_avoiding(Some(topic), lane.broker);
         }
-        if suspected.is_new {
-            tokio::spawn(knock(lane.clone(), shared.me(), suspected.limit));
-            return Ok(());
-        }
         if shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
+            self.is_stuck = true;
             let reason = "it waits for a replica that hangs, and holds up other partitions";
             return Err(connection_error(&self.peer, reason));
+        }
+        if suspected.is_new {
+            tokio::spawn(knock(lane.clone(), shared.me(), suspected.limit));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant as StdInstant};
 use bytes::Bytes;
 use curtail_proto::{
     accumulator::{Parts, Share},
+    backoff::Backoff,
     classify::{Context, Verdict, classify, may_have_been_written},
     metadata::{Hint, Leader, Node},
 };
@@ -55,7 +56,12 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
         // given up, what the broker said before is the better reason.
         let over = is_over(shared, &sent, Instant::now());
         let said = over.then(|| sent.partition.state.lock().last_error().cloned()).flatten();
-        lost(shared, sent, said.unwrap_or_else(|| cause.clone()), true);
+        let cause = said.unwrap_or_else(|| cause.clone());
+        // What waits for a replica would get stuck again, and keep others waiting: it is tried rarely. The pause ends
+        // when the partition no longer needs the replica.
+        let stuck = shared.is_stuck_behind_replica(broker, std::slice::from_ref(&sent.partition));
+        let backoff = if stuck { shared.backoff.rare() } else { shared.backoff };
+        lost_with(shared, sent, cause, true, backoff);
     }
 }
 
@@ -204,6 +210,11 @@ fn acknowledge(
 
 /// The attempt failed in a way that another may not.
 fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
+    let backoff = if is_concurrent(&cause) { shared.backoff.soon() } else { shared.backoff };
+    lost_with(shared, sent, cause, outcome_unknown, backoff);
+}
+
+fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, backoff: Backoff) {
     let now = Instant::now();
     let unknown = outcome_unknown || sent.batch.outcome_unknown();
     if is_over(shared, &sent, now) {
@@ -221,7 +232,6 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
     let moved = shared.may_retry_at_once() && state.is_led_anew_since(former);
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;
-        let backoff = if is_concurrent(&cause) { shared.backoff.soon() } else { shared.backoff };
         (now + backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
