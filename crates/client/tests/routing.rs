@@ -177,6 +177,35 @@ async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
     producer.close().await.expect("closed");
 }
 
+/// Nothing waits for the broker that is gone, so nothing but the trouble itself asks whether the cluster has dropped it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() {
+    let backend = Backend::embedded(3).await;
+    backend.create_topic(TOPIC, 6, 3).await;
+    // Each record is a batch, and the next one goes to another partition.
+    let properties = [("linger.ms", "0"), ("batch.size", "1"), ("metadata.max.age.ms", "300000")];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let dead = leader(&backend, 0);
+    backend.kill(dead);
+    // The broker is known to be gone before anything is sent.
+    let is_gone = || producer.metrics().brokers.get(&dead).is_none_or(|b| b.connection_count == 0);
+    let known = async {
+        while !is_gone() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), known).await.expect("the connection is closed");
+    let used_again = async {
+        let mut used = std::collections::BTreeSet::new();
+        while used.len() < 6 {
+            let record = Record::to(TOPIC).value("keyless");
+            used.insert(acknowledged(producer.send(record).await.expect("sent")).await.partition);
+        }
+    };
+    timeout(Duration::from_secs(60), used_again).await.expect("every partition is used again");
+}
+
 /// Everything to the last partition.
 #[derive(Debug)]
 struct Last;

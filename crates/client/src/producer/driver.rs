@@ -36,6 +36,10 @@ use crate::{
 /// While a broker cannot be reached, the leaders of what waits for it are looked up this often.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(100);
 
+/// Every so many of these pauses, topics are looked up too of which nothing waits, but which have partitions that keyless
+/// records avoid: the cluster may have dropped the broker that they are avoided for.
+const LOOKUPS_PER_REVIEW: u32 = 10;
+
 /// Answers handled before other tasks get a turn.
 const ANSWERS_A_TURN: usize = 32;
 
@@ -92,6 +96,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
 /// again: they may be others by now.
 async fn looking_elsewhere<S: Future>(lane: &Lane, shared: &Weak<Shared>, step: S) -> S::Output {
     let mut step = pin!(step);
+    let mut lookups = 0u32;
     loop {
         tokio::select! {
             biased;
@@ -101,8 +106,11 @@ async fn looking_elsewhere<S: Future>(lane: &Lane, shared: &Weak<Shared>, step: 
         if lane.health.is_fine() {
             continue;
         }
-        if let Some(shared) = shared.upgrade() {
-            look_up(lane, &shared);
+        let Some(shared) = shared.upgrade() else { continue };
+        look_up(lane, &shared);
+        lookups = lookups.wrapping_add(1);
+        if lookups.is_multiple_of(LOOKUPS_PER_REVIEW) {
+            look_up_avoided(lane, &shared);
         }
     }
 }
@@ -116,12 +124,21 @@ fn look_up(lane: &Lane, shared: &Shared) {
     }
 }
 
+/// Has the partitions looked up that keyless records avoid.
+fn look_up_avoided(lane: &Lane, shared: &Shared) {
+    let topics = shared.topics.load();
+    for topic in topics.values().filter(|topic| topic.routes.load().avoid_some()) {
+        shared.metadata.request_refresh_avoiding(Some(&topic.name), lane.broker);
+    }
+}
+
 /// While there is no connection: fails what has waited too long, and has the leaders looked up for the rest.
 fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     for partition in lane.waiting() {
         shared.expire(&partition, Some(error));
     }
     look_up(lane, shared);
+    look_up_avoided(lane, shared);
     // The next connection may take longer to open than what waits for it has.
     shared.stranded.notify_one();
 }

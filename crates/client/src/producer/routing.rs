@@ -95,6 +95,13 @@ pub(super) struct Routes {
     avoided: usize,
 }
 
+impl Routes {
+    /// Whether partitions are left out because of trouble.
+    pub(super) fn avoid_some(&self) -> bool {
+        self.avoided > 0
+    }
+}
+
 struct Route {
     /// `None` where the cluster names no leader; such partitions are usable only if all are like that.
     lane: Option<Arc<Lane>>,
