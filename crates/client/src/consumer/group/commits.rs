@@ -9,10 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use curtail_proto::{
-    membership::{Identity, Standing},
-    metadata::Node,
-};
+use curtail_proto::membership::{Identity, Standing};
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use parking_lot::Mutex;
@@ -21,12 +18,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{
-    Group,
-    committed::{lose, says_elsewhere},
-    key,
-    requests::text,
-};
+use super::{Group, committed::ask_coordinator, key, requests::text};
 use crate::{
     Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, consumer::shared::Shared,
 };
@@ -265,44 +257,10 @@ impl Committer {
 
     async fn attempt(&mut self, commit: &Commit, identity: Option<&Identity>) -> Result<()> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
-        let node = group.coordinator(&shared).await?;
-        let open = self.open.take().filter(|(id, _)| *id == node.id);
-        let reused = open.is_some();
-        let exchange = async {
-            let mut connection = match open {
-                Some((_, open)) => open,
-                None => {
-                    let common = &shared.config.common;
-                    Connection::open(&shared.env, common, &node.host, node.port).await?
-                }
-            };
-            let result = request(&mut connection, &group, &commit.offsets, identity).await;
-            Ok((result, connection))
-        };
-        let answered = tokio::select! {
-            biased;
-            answered = exchange => answered,
-            error = group.moved_from(&shared, &node) => {
-                lose(&group, &node);
-                return Err(error);
-            }
-        };
-        let result = answered.and_then(|(result, connection)| {
-            self.keep(&result, &node, connection);
-            result
-        });
-        if let Err(error) = &result
-            && says_elsewhere(error, reused)
-        {
-            lose(&group, &node);
-        }
-        result
-    }
-
-    fn keep(&mut self, result: &Result<()>, node: &Node, connection: Connection) {
-        if !matches!(result, Err(Error::Connection { .. } | Error::Protocol { .. })) {
-            self.open = Some((node.id, connection));
-        }
+        ask_coordinator(&shared, &group, &mut self.open, async |connection| {
+            request(connection, &group, &commit.offsets, identity).await
+        })
+        .await
     }
 }
 

@@ -125,19 +125,38 @@ fn is_passing(error: &Error) -> bool {
 
 /// Asks once.
 async fn ask(shared: &Shared, group: &Group, partitions: &[TopicPartition]) -> Result<Found> {
+    let mut open = group.idle.lock().take();
+    let found = ask_coordinator(shared, group, &mut open, async |connection| {
+        request(connection, group, partitions).await
+    });
+    let found = found.await;
+    if open.is_some() {
+        // Another look-up may have left one meanwhile.
+        *group.idle.lock() = open;
+    }
+    found
+}
+
+/// Asks the coordinator once, over the `open` connection if it leads there; what can be used again is left in it.
+pub(super) async fn ask_coordinator<T>(
+    shared: &Shared,
+    group: &Group,
+    open: &mut Option<(i32, Connection)>,
+    request: impl AsyncFnOnce(&mut Connection) -> Result<T>,
+) -> Result<T> {
     let node = group.coordinator(shared).await?;
-    let open = group.idle.lock().take().filter(|(id, _)| *id == node.id);
-    let reused = open.is_some();
+    let reusable = open.take().filter(|(id, _)| *id == node.id);
+    let reused = reusable.is_some();
     let exchange = async {
-        let mut connection = match open {
+        let mut connection = match reusable {
             Some((_, open)) => open,
             None => {
                 let common = &shared.config.common;
                 Connection::open(&shared.env, common, &node.host, node.port).await?
             }
         };
-        let found = request(&mut connection, group, partitions).await;
-        Ok((found, connection))
+        let result = request(&mut connection).await;
+        Ok((result, connection))
     };
     let answered = tokio::select! {
         biased;
@@ -147,23 +166,23 @@ async fn ask(shared: &Shared, group: &Group, partitions: &[TopicPartition]) -> R
             return Err(error);
         }
     };
-    let found = answered.and_then(|(found, connection)| {
-        if !matches!(found, Err(Error::Connection { .. } | Error::Protocol { .. })) {
-            *group.idle.lock() = Some((node.id, connection));
+    let result = answered.and_then(|(result, connection)| {
+        if !matches!(result, Err(Error::Connection { .. } | Error::Protocol { .. })) {
+            *open = Some((node.id, connection));
         }
-        found
+        result
     });
-    if let Err(error) = &found
+    if let Err(error) = &result
         && says_elsewhere(error, reused)
     {
         lose(group, &node);
     }
-    found
+    result
 }
 
 /// Whether another broker may be the coordinator. A connection that was used before may only have been idle for too
 /// long.
-pub(super) fn says_elsewhere(error: &Error, reused: bool) -> bool {
+fn says_elsewhere(error: &Error, reused: bool) -> bool {
     match error {
         Error::Broker { code, .. } => {
             matches!(*code, ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE)
@@ -173,7 +192,7 @@ pub(super) fn says_elsewhere(error: &Error, reused: bool) -> bool {
     }
 }
 
-pub(super) fn lose(group: &Group, node: &Node) {
+fn lose(group: &Group, node: &Node) {
     group.change(|machine, _| machine.coordinator_lost(node));
 }
 
