@@ -339,8 +339,8 @@ async fn within_limit<F: Future<Output = ()>>(name: &str, check: F) {
 
 /// Runs checks one after the other, each on a topic of its own that also gives the transactional id.
 macro_rules! check {
-    ($backend:expr, $prefix:literal: $($check:ident),* $(,)?) => {$(
-        let topic = format!("{}-{}", $prefix, stringify!($check));
+    ($backend:expr, $version:ident: $($check:ident),* $(,)?) => {$(
+        let topic = format!("v{}-{}", $version, stringify!($check));
         let configs = [("max.message.bytes", "20000")];
         $backend.create_topic_with(&topic, PARTITIONS, 3, &configs).await;
         within_limit(&topic, $check($backend, &topic)).await;
@@ -355,19 +355,9 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-async fn checks_of_version_2(backend: &Backend) {
-    check!(backend, "v2":
-        commit_is_visible_and_abort_is_not,
-        a_second_producer_fences_the_first,
-        offsets_are_committed_with_the_transaction,
-        a_lost_record_ends_its_transaction_only,
-        a_broker_is_killed_within_a_transaction,
-        a_coordinator_is_frozen_before_the_commit,
-    );
-}
-
-async fn checks_of_version_1(backend: &Backend) {
-    check!(backend, "v1":
+/// All of them; `version` is the cluster's transaction.version.
+async fn checks_of_version(version: i16, backend: &Backend) {
+    check!(backend, version:
         commit_is_visible_and_abort_is_not,
         a_second_producer_fences_the_first,
         offsets_are_committed_with_the_transaction,
@@ -381,20 +371,20 @@ async fn checks_of_version_1(backend: &Backend) {
 fn transactions_on_apache() {
     let Some(backend) = Backend::apache("transactions_on_apache", 3) else { return };
     runtime().block_on(async {
-        checks_of_version_2(&backend).await;
+        checks_of_version(2, &backend).await;
         lower_transaction_version(&backend);
-        checks_of_version_1(&backend).await;
+        checks_of_version(1, &backend).await;
     });
 }
 
 #[test]
 fn transactions_of_version_2_embedded() {
-    runtime().block_on(async { checks_of_version_2(&embedded(2).await).await });
+    runtime().block_on(async { checks_of_version(2, &embedded(2).await).await });
 }
 
 #[test]
 fn transactions_of_version_1_embedded() {
-    runtime().block_on(async { checks_of_version_1(&embedded(1).await).await });
+    runtime().block_on(async { checks_of_version(1, &embedded(1).await).await });
 }
 
 async fn embedded(transaction_version: i16) -> Backend {

@@ -348,6 +348,16 @@ fn a_fenced_member_stops() {
     member.expect_join("");
 }
 
+/// A member whose first JoinGroup was answered with an error.
+fn refused_to_join(code: ErrorCode) -> Member {
+    let mut member = Member::new(Assignor::Range);
+    member.flush();
+    member.find(1);
+    member.expect_join("");
+    member.machine.joined(refused(code), member.now, 0.5);
+    member
+}
+
 #[test]
 fn refusals_for_good_end_it() {
     let cases = [
@@ -358,11 +368,7 @@ fn refusals_for_good_end_it() {
         ErrorCode::INVALID_GROUP_ID,
     ];
     for code in cases {
-        let mut member = Member::new(Assignor::Range);
-        member.flush();
-        member.find(1);
-        member.expect_join("");
-        member.machine.joined(refused(code), member.now, 0.5);
+        let mut member = refused_to_join(code);
         assert_eq!(member.machine.failure(), Some(&Reason::Refused("JoinGroup", code)));
         assert_eq!((member.machine.handover(), member.next()), (None, Step::Idle));
     }
@@ -376,11 +382,7 @@ fn refusals_that_pass_are_asked_again() {
         ErrorCode::UNKNOWN_SERVER_ERROR,
     ];
     for code in cases {
-        let mut member = Member::new(Assignor::Range);
-        member.flush();
-        member.find(1);
-        member.expect_join("");
-        member.machine.joined(refused(code), member.now, 0.5);
+        let mut member = refused_to_join(code);
         assert_eq!(member.next(), Step::Wait(member.now + SECOND / 10));
         member.pass(SECOND / 10);
         member.expect_join("");
