@@ -22,6 +22,7 @@ use crate::{
     gate::Gate,
     image::NO_LEADER,
     observer::{Observer, Observers},
+    session::SessionMetrics,
 };
 
 /// A cluster whose tasks somebody else runs: the simulation gives each broker a host of its own.
@@ -278,10 +279,10 @@ impl ClusterHandle {
         image.brokers.values().filter(|b| !b.fenced).map(|b| b.id).collect()
     }
 
-    /// Fetch sessions a broker holds; `None` when it does not run.
-    pub fn fetch_sessions(&self, id: i32) -> Option<usize> {
+    /// What a broker counts of its fetch sessions; `None` when it does not run.
+    pub fn fetch_sessions(&self, id: i32) -> Option<SessionMetrics> {
         let broker = self.slot(id)?.current.lock().as_ref()?.upgrade()?;
-        let sessions = broker.sessions.lock().len();
+        let sessions = broker.sessions.lock().metrics();
         Some(sessions)
     }
 

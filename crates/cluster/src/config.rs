@@ -16,7 +16,8 @@ use std::{
 
 use curtail_wire::records::TimestampType;
 
-use crate::disk::Disk;
+pub use crate::coordinator::consumer::Assignor;
+use crate::{coordinator::consumer::Settings, disk::Disk};
 
 /// Where the brokers listen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,24 @@ pub enum Plant {
     MixUpAnswers,
     /// Readers of committed records are not told which transactions were aborted.
     HideAborted,
+    /// A group's coordinator takes commits from anybody, whoever the members are.
+    TakeAnyCommit,
+    /// A new coordinator of a group does not know what was committed with the old one.
+    ForgetCommits,
+    /// A rebalance waits for nobody: who has not joined at once is no member any more.
+    RebalanceWithoutWaiting,
+    /// Offsets are answered as committed when they are nowhere but in the coordinator's memory.
+    CommitInMemory,
+}
+
+/// Which replica consumers are to read (KIP-392).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicaSelector {
+    /// The leader.
+    #[default]
+    Leader,
+    /// One in the consumer's rack that has what is asked for: the leader if it is there, else the one that has most.
+    RackAware,
 }
 
 /// Settings of an embedded cluster.
@@ -90,6 +109,8 @@ pub struct ClusterConfig {
     /// `broker.rack`: one for each broker, in the order of their ids, where an empty one stands for none; or nothing at
     /// all.
     pub racks: Vec<String>,
+    /// `replica.selector.class`: where leaders send consumers that say their rack (KIP-392).
+    pub replica_selector: ReplicaSelector,
     /// Where the logs live.
     pub storage: Storage,
     /// `num.partitions`: partitions of a topic created without a count.
@@ -139,6 +160,28 @@ pub struct ClusterConfig {
     pub group_min_session_timeout: Duration,
     /// `group.max.session.timeout.ms`: the longest session a member may ask for.
     pub group_max_session_timeout: Duration,
+    /// `group.consumer.session.timeout.ms`: how long a member of the consumer protocol may be silent.
+    pub group_consumer_session_timeout: Duration,
+    /// `group.consumer.min.session.timeout.ms`: bound of the former.
+    pub group_consumer_min_session_timeout: Duration,
+    /// `group.consumer.max.session.timeout.ms`: bound of the former.
+    pub group_consumer_max_session_timeout: Duration,
+    /// `group.consumer.heartbeat.interval.ms`: how often members of the consumer protocol are told to send heartbeats.
+    pub group_consumer_heartbeat_interval: Duration,
+    /// `group.consumer.min.heartbeat.interval.ms`: bound of the former.
+    pub group_consumer_min_heartbeat_interval: Duration,
+    /// `group.consumer.max.heartbeat.interval.ms`: bound of the former.
+    pub group_consumer_max_heartbeat_interval: Duration,
+    /// `group.consumer.max.size`: the most members of a group of the consumer protocol.
+    pub group_consumer_max_size: usize,
+    /// `group.consumer.assignors`: what members of the consumer protocol may choose from; the first one is the default.
+    pub group_consumer_assignors: Vec<Assignor>,
+    /// `group.consumer.assignment.interval.ms`: the least time from one target assignment of a group to the next
+    /// (KIP-1263).
+    pub group_consumer_assignment_interval: Duration,
+    /// `group.consumer.regex.refresh.interval.ms`: how long the topics that a regular expression stands for are valid if
+    /// no topics come.
+    pub group_consumer_regex_refresh_interval: Duration,
     /// `offset.metadata.max.bytes`: the longest metadata of a committed offset, in bytes.
     pub offset_metadata_max_bytes: usize,
     /// `offsets.commit.timeout.ms`: how long a commit waits for the in-sync replicas.
@@ -180,6 +223,7 @@ impl Default for ClusterConfig {
             bind: None,
             ports: Ports::default(),
             racks: Vec::new(),
+            replica_selector: ReplicaSelector::Leader,
             storage: Storage::default(),
             num_partitions: 1,
             default_replication_factor: 1,
@@ -204,6 +248,16 @@ impl Default for ClusterConfig {
             group_initial_rebalance_delay: Duration::ZERO,
             group_min_session_timeout: Duration::from_secs(6),
             group_max_session_timeout: Duration::from_secs(1800),
+            group_consumer_session_timeout: Duration::from_secs(45),
+            group_consumer_min_session_timeout: Duration::from_secs(45),
+            group_consumer_max_session_timeout: Duration::from_secs(60),
+            group_consumer_heartbeat_interval: Duration::from_secs(5),
+            group_consumer_min_heartbeat_interval: Duration::from_secs(5),
+            group_consumer_max_heartbeat_interval: Duration::from_secs(15),
+            group_consumer_max_size: i32::MAX as usize,
+            group_consumer_assignors: vec![Assignor::Uniform, Assignor::Range],
+            group_consumer_assignment_interval: Duration::from_secs(1),
+            group_consumer_regex_refresh_interval: Duration::from_secs(600),
             offset_metadata_max_bytes: 4096,
             offsets_commit_timeout: Duration::from_secs(5),
             offsets_retention_minutes: 7 * 24 * 60,
@@ -233,6 +287,46 @@ impl ClusterConfig {
         self.racks.get(at).map(String::as_str).filter(|rack| !rack.is_empty())
     }
 
+    /// How groups of the consumer protocol are set up.
+    pub(crate) fn consumer_groups(&self) -> Settings {
+        Settings {
+            session_timeout: self.group_consumer_session_timeout,
+            heartbeat_interval: self.group_consumer_heartbeat_interval,
+            max_size: self.group_consumer_max_size,
+            assignors: self.group_consumer_assignors.clone(),
+            assignment_interval: self.group_consumer_assignment_interval,
+            regex_refresh_interval: self.group_consumer_regex_refresh_interval,
+        }
+    }
+
+    fn validate_consumer_groups(&self) -> Result<(), ConfigError> {
+        let fail = |text: &str| Err(ConfigError::Contradiction(text.to_owned()));
+        let session = self.group_consumer_session_timeout;
+        let heartbeat = self.group_consumer_heartbeat_interval;
+        let sessions =
+            self.group_consumer_min_session_timeout..=self.group_consumer_max_session_timeout;
+        let heartbeats =
+            self.group_consumer_min_heartbeat_interval..=self.group_consumer_max_heartbeat_interval;
+        if !sessions.contains(&session) {
+            return fail(
+                "group.consumer.session.timeout.ms must be from group.consumer.min.session.timeout.ms to \
+                 group.consumer.max.session.timeout.ms",
+            );
+        }
+        if !heartbeats.contains(&heartbeat) {
+            return fail(
+                "group.consumer.heartbeat.interval.ms must be from group.consumer.min.heartbeat.interval.ms to \
+                 group.consumer.max.heartbeat.interval.ms",
+            );
+        }
+        if heartbeat >= session {
+            return fail(
+                "group.consumer.heartbeat.interval.ms must be below group.consumer.session.timeout.ms",
+            );
+        }
+        Ok(())
+    }
+
     /// Checks what belongs together.
     ///
     /// # Errors
@@ -258,6 +352,7 @@ impl ClusterConfig {
                 "replica.fetch.wait.max.ms must not be above replica.lag.time.max.ms".into(),
             );
         }
+        self.validate_consumer_groups()?;
         let count = self.brokers as usize;
         if !self.racks.is_empty() && self.racks.len() != count {
             return fail(format!("broker.rack has {} racks for {count} brokers", self.racks.len()));

@@ -3,6 +3,8 @@
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_topics;
 mod delete_groups;
 mod delete_topics;
@@ -96,6 +98,8 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
     (ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0),
     (ApiKey::LIST_TRANSACTIONS, 0..=1, 0),
+    (ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1, 0),
+    (ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, 0),
 ];
 
 fn is_served(header: &RequestHeader<'_>) -> bool {
@@ -127,8 +131,14 @@ pub(crate) async fn handle(
         ApiKey::OFFSET_FETCH => offset_fetch::handle(request, body, out).await,
         ApiKey::JOIN_GROUP => join_group::handle(request, body, out).await,
         ApiKey::HEARTBEAT => heartbeat::handle(request, body, out),
-        ApiKey::LEAVE_GROUP => leave_group::handle(request, body, out),
+        ApiKey::LEAVE_GROUP => leave_group::handle(request, body, out).await,
         ApiKey::SYNC_GROUP => sync_group::handle(request, body, out).await,
+        ApiKey::CONSUMER_GROUP_HEARTBEAT => {
+            consumer_group_heartbeat::handle(request, body, out).await
+        }
+        ApiKey::CONSUMER_GROUP_DESCRIBE => {
+            consumer_group_describe::handle(request, body, out).await
+        }
         ApiKey::DESCRIBE_GROUPS => describe_groups::handle(request, body, out),
         ApiKey::LIST_GROUPS => list_groups::handle(request, body, out),
         ApiKey::DELETE_GROUPS => delete_groups::handle(request, body, out).await,

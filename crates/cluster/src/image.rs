@@ -15,6 +15,8 @@ pub(crate) const NO_LEADER: i32 = -1;
 pub(crate) struct Image {
     /// Grows with every change.
     pub(crate) version: u64,
+    /// The version in which a topic was created last.
+    pub(crate) topics_created: u64,
     pub(crate) cluster_id: Arc<str>,
     pub(crate) brokers: Arc<BTreeMap<i32, BrokerImage>>,
     pub(crate) topics: OrdMap<Arc<str>, Arc<TopicImage>>,
@@ -58,6 +60,7 @@ impl Image {
     pub(crate) fn empty(cluster_id: &str) -> Self {
         Self {
             version: 0,
+            topics_created: 0,
             cluster_id: cluster_id.into(),
             brokers: Arc::default(),
             topics: OrdMap::new(),

@@ -28,7 +28,8 @@ mod transaction;
 pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 #[doc(hidden)]
 pub use config::Plant;
-pub use config::{ClusterConfig, ConfigError, Ports, Storage};
+pub use config::{Assignor, ClusterConfig, ConfigError, Ports, ReplicaSelector, Storage};
 pub use controller::Controller;
 pub use error::ClusterError;
 pub use observer::Observer;
+pub use session::SessionMetrics;

@@ -1,15 +1,17 @@
 //! Fetch sessions (KIP-227) and the cache that holds them: pure, the time is passed in.
 //!
-//! The cache has a number of slots. A new session takes one from another session only if that one has been
+//! A shard of the cache has a number of slots. A new session takes one from another session only if that one has been
 //! unused for `min.incremental.fetch.session.eviction.ms`, or is worth less: followers before consumers, many
 //! partitions before few, where a session of that age is up for comparison at all. A request that gets no slot
 //! is answered without a session, and the client fetches everything again next time.
 
+mod cache;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -19,6 +21,9 @@ use curtail_wire::{
     fetch::{FetchPartition, FetchPartitionResponse, FetchRequest},
 };
 use tokio::time::Instant;
+
+pub(crate) use self::cache::SessionCache;
+pub use self::cache::SessionMetrics;
 
 /// No session.
 pub(crate) const NO_SESSION: i32 = 0;
@@ -59,6 +64,8 @@ struct Session {
     epoch: i32,
     created: Instant,
     last_used: Instant,
+    /// Whether it was old enough for comparison when it was last used.
+    comparable: bool,
     partitions: BTreeMap<Key, Cached>,
     order: BTreeMap<u64, Key>,
     next_order: u64,
@@ -98,6 +105,7 @@ impl Session {
         let news = !answer.records.is_empty()
             || answer.error.is_error()
             || answer.diverging_epoch.is_some()
+            || answer.preferred_read_replica >= 0
             || answer.high_watermark != cached.high_watermark
             || answer.log_start_offset != cached.log_start;
         cached.high_watermark = answer.high_watermark;
@@ -130,29 +138,38 @@ pub(crate) enum Context {
 /// Bytes do not count here, only worth: followers before consumers, then size, then id.
 type Worth = (bool, usize, i32);
 
-/// The sessions of a broker.
+/// A part of a broker's sessions, with slots of its own (KAFKA-9401).
 #[derive(Debug)]
-pub(crate) struct SessionCache {
+struct Shard {
     slots: usize,
     eviction: Duration,
+    /// The ids of its sessions.
+    ids: Range<i32>,
     sessions: BTreeMap<i32, Session>,
     last_used: BTreeSet<(Instant, i32)>,
+    evictions: u64,
+    forgotten: u64,
 }
 
-impl SessionCache {
-    pub(crate) fn new(slots: usize, eviction: Duration) -> Self {
-        Self { slots, eviction, sessions: BTreeMap::new(), last_used: BTreeSet::new() }
+impl Shard {
+    fn new(slots: usize, eviction: Duration, ids: Range<i32>) -> Self {
+        let (sessions, last_used) = (BTreeMap::new(), BTreeSet::new());
+        Self { slots, eviction, ids, sessions, last_used, evictions: 0, forgotten: 0 }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.sessions.len()
+    }
+
+    fn partitions(&self) -> usize {
+        self.sessions.values().map(|session| session.partitions.len()).sum()
     }
 
     /// Finds a request's session and applies its changes: the context and all partitions to fetch.
     ///
     /// # Errors
     /// What to answer to the whole request.
-    pub(crate) fn begin(
+    fn begin(
         &mut self,
         request: &FetchRequest,
         by_ids: bool,
@@ -178,15 +195,16 @@ impl SessionCache {
         let Some(session) = self.sessions.get_mut(&id) else {
             return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
         };
-        if session.by_ids != by_ids {
-            return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
-        }
         if session.epoch != request.session_epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+        }
+        if session.by_ids != by_ids {
+            return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
         items.for_each(|item| session.put(&item));
         for topic in &request.forgotten {
             let name = topic_ref(&topic.name, topic.topic_id);
+            self.forgotten += topic.partitions.len() as u64;
             topic.partitions.iter().for_each(|index| session.forget(&(name.clone(), *index)));
         }
         session.epoch = next_epoch(session.epoch);
@@ -203,8 +221,14 @@ impl SessionCache {
         if let Some(session) = self.sessions.get_mut(&id) {
             self.last_used.remove(&(session.last_used, id));
             session.last_used = now;
+            session.comparable = now.saturating_duration_since(session.created) > self.eviction;
             self.last_used.insert((now, id));
         }
+    }
+
+    fn evict(&mut self, id: i32) {
+        self.evictions += 1;
+        self.remove(id);
     }
 
     fn remove(&mut self, id: i32) {
@@ -214,8 +238,8 @@ impl SessionCache {
     }
 
     /// Ends a request: the session id to answer, and the answers without those an incremental answer omits.
-    /// `candidate` is a random id for a new session.
-    pub(crate) fn finish(
+    /// `candidate` is a random id of the shard's for a new session.
+    fn finish(
         &mut self,
         context: &Context,
         answers: Vec<(Item, FetchPartitionResponse)>,
@@ -228,7 +252,7 @@ impl SessionCache {
                 if answers.is_empty() || !self.make_room(*privileged, answers.len(), now) {
                     return (NO_SESSION, answers);
                 }
-                let taken = |id: &i32| *id <= NO_SESSION || self.sessions.contains_key(id);
+                let taken = |id: &i32| !self.ids.contains(id) || self.sessions.contains_key(id);
                 let mut id = candidate();
                 while taken(&id) {
                     id = candidate();
@@ -239,6 +263,7 @@ impl SessionCache {
                     epoch: next_epoch(INITIAL_EPOCH),
                     created: now,
                     last_used: now,
+                    comparable: false,
                     partitions: BTreeMap::new(),
                     order: BTreeMap::new(),
                     next_order: 0,
@@ -270,17 +295,17 @@ impl SessionCache {
         if let Some((used, id)) = self.last_used.first().copied()
             && old(used)
         {
-            self.remove(id);
+            self.evict(id);
             return true;
         }
         // A privileged newcomer may push out any consumer's session, others only sessions of some age.
-        let up_for_comparison = |s: &Session| old(s.created) || (privileged && !s.privileged);
+        let up_for_comparison = |s: &Session| s.comparable || (privileged && !s.privileged);
         let worth =
             |(id, s): (&i32, &Session)| -> Worth { (s.privileged, s.partitions.len(), *id) };
         let least = self.sessions.iter().filter(|(_, s)| up_for_comparison(s)).map(worth).min();
         match least {
             Some(least) if (least.0, least.1) < (privileged, size) => {
-                self.remove(least.2);
+                self.evict(least.2);
                 true
             }
             _ => false,

@@ -4,7 +4,7 @@ mod support;
 
 use curtail_cluster::{ClusterConfig, Storage};
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Uuid,
     api::{ApiKey, ApiVersions},
     cold::{
         StrBytes,
@@ -77,6 +77,13 @@ async fn a_topic_is_created_when_asked_for() {
     assert_eq!(topic.partitions[0].leader_id, 1);
     assert!(!topic.topic_id.is_zero());
     assert_eq!(response.brokers.len(), 1);
+    // By id, with the name that Java's clients leave empty then.
+    for name in [None, Some("")] {
+        let (_, by_id) = client.metadata_of(topic.topic_id, name).await;
+        assert_eq!(by_id, topic);
+        let (_, gone) = client.metadata_of(Uuid([1; 16]), name).await;
+        assert_eq!((gone.error, gone.name), (ErrorCode::UNKNOWN_TOPIC_ID, None));
+    }
     let (_, topic) = client.metadata("no/such name").await;
     assert_eq!(topic.error, ErrorCode::INVALID_TOPIC_EXCEPTION);
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_cluster::{Cluster, ClusterConfig, Observer};
+use curtail_cluster::{Cluster, ClusterConfig, Observer, SessionMetrics};
 use curtail_wire::{
     ErrorCode,
     api::ApiKey,
@@ -256,7 +256,7 @@ async fn an_observer_sees_append_replication_and_commit() {
 
 #[tokio::test]
 async fn sessions_answer_only_news_and_are_evicted() {
-    let slots = ClusterConfig { fetch_session_cache_slots: 1, ..config(1) };
+    let slots = ClusterConfig { fetch_session_cache_slots: 8, ..config(1) };
     let cluster = start(slots).await;
     cluster.create_topic("t", 2, 1, &[]).unwrap();
     cluster.settled().await;
@@ -283,16 +283,22 @@ async fn sessions_answer_only_news_and_are_evicted() {
     let again = client.fetch_raw(12, &next).await;
     assert_eq!(again.error, ErrorCode::INVALID_FETCH_SESSION_EPOCH);
 
-    // A second consumer finds no slot; a follower takes it from the consumer.
+    // There is a slot for each of eight. The ninth consumer finds none; followers take them from consumers.
     let mut other = Client::connect(&cluster, 1).await;
+    for _ in 1..8 {
+        assert_ne!(other.fetch_raw(12, &request).await.session_id, 0);
+    }
     assert_eq!(other.fetch_raw(12, &request).await.session_id, 0);
     let mut follower = request.clone();
     follower.replica_id = 1;
-    assert_ne!(other.fetch_raw(12, &follower).await.session_id, 0);
+    for _ in 0..8 {
+        assert_ne!(other.fetch_raw(12, &follower).await.session_id, 0);
+    }
     next.session_epoch = 3;
     let evicted = client.fetch_raw(12, &next).await;
     assert_eq!(evicted.error, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
-    assert_eq!(cluster.fetch_sessions(1), Some(1));
+    let metrics = SessionMetrics { sessions: 8, partitions: 16, evictions: 8, forgotten: 0 };
+    assert_eq!(cluster.fetch_sessions(1), Some(metrics));
 }
 
 #[tokio::test]

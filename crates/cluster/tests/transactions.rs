@@ -354,6 +354,54 @@ async fn with_version_one_producers_add_their_partitions() {
     cluster.shutdown().await;
 }
 
+/// The leader of a partition asks whom it takes for the transaction's coordinator, and that broker may not know yet that
+/// another one coordinates by now. With version 1 every transaction has the same epoch, so that an older transaction looks
+/// like the present one.
+#[tokio::test]
+async fn a_former_coordinator_refuses_no_batch() {
+    let cluster = prepared(ClusterConfig { transaction_version: 1, ..config(3) }).await;
+    let home = coordinator(&cluster, 1, "stale").await;
+    let topic = led_by(&cluster, home).await;
+    let at = (&*topic, 0);
+    let mut producer = Producer::new(&cluster, "stale").await;
+    producer.add(&topic, 0).await.expect("added");
+    let sent = try_produce(&cluster, 12, Some("stale"), at, batch("a", producer.at, 0)).await;
+    assert_eq!(sent, Ok(0));
+    producer.try_end(3, true).await.expect("committed");
+    assert_eq!(committed(&cluster, at, 2).await, ["a"]);
+
+    cluster.freeze_metadata(home, true);
+    let next = (1..=3).find(|id| *id != home).expect("another broker");
+    let led: Vec<i32> =
+        (0..4).filter(|index| cluster.leader(STATE, *index).is_some_and(|l| l.0 == home)).collect();
+    for index in led {
+        cluster.move_leader(STATE, index, next).expect("it is in sync");
+    }
+    producer.client = Client::connect(&cluster, next).await;
+    producer.add(&topic, 0).await.expect("added where the transaction is coordinated now");
+    let next = batch("b", producer.at, 1);
+    let send = async || try_produce(&cluster, 12, Some("stale"), at, next.clone()).await;
+    assert_eq!(send().await, Err(ErrorCode::NOT_ENOUGH_REPLICAS), "to be sent again");
+    cluster.freeze_metadata(home, false);
+    assert_eq!(patiently(send).await, Ok(2));
+    patiently(async || producer.try_end(3, true).await).await.expect("committed");
+    assert_eq!(committed(&cluster, at, 4).await, ["a", "b"]);
+    cluster.shutdown().await;
+}
+
+/// A topic with one partition on three brokers that this one leads.
+async fn led_by(cluster: &Cluster, broker: i32) -> String {
+    for number in 0.. {
+        let topic = format!("t{number}");
+        cluster.create_topic(&topic, 1, 3, &[]).expect("the topic is new");
+        cluster.settled().await;
+        if cluster.leader(&topic, 0).is_some_and(|(leader, _)| leader == broker) {
+            return topic;
+        }
+    }
+    unreachable!("every broker leads a topic")
+}
+
 #[tokio::test]
 async fn a_new_producer_fences_the_one_before() {
     let cluster = prepared(config(3)).await;

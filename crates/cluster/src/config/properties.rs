@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use curtail_wire::records::TimestampType;
 
-use super::ClusterConfig;
+use super::{Assignor, ClusterConfig, ReplicaSelector};
 
 /// Why a setting was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,17 @@ fn racks(text: &str) -> Vec<String> {
     if text.trim().is_empty() { Vec::new() } else { racks.collect() }
 }
 
+/// Kafka's own selectors, by the names of their classes.
+fn selector(text: &str) -> Option<ReplicaSelector> {
+    match text.trim() {
+        "" | "org.apache.kafka.common.replica.LeaderSelector" => Some(ReplicaSelector::Leader),
+        RACK_AWARE => Some(ReplicaSelector::RackAware),
+        _ => None,
+    }
+}
+
+const RACK_AWARE: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+
 macro_rules! property {
     ($name:literal, $expected:literal, $field:ident, $parse:expr, $show:expr) => {
         Property {
@@ -135,6 +146,78 @@ static PROPERTIES: &[Property] = &[
         fetch_max_bytes,
         |t| number(t, 1024, i32::MAX),
         i32::to_string
+    ),
+    property!(
+        "group.consumer.assignment.interval.ms",
+        "milliseconds, 0 or more",
+        group_consumer_assignment_interval,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.assignors",
+        "uniform and range, or one of them, separated by commas",
+        group_consumer_assignors,
+        assignors,
+        |assignors: &Vec<Assignor>| {
+            assignors.iter().map(|assignor| assignor.name()).collect::<Vec<_>>().join(",")
+        }
+    ),
+    property!(
+        "group.consumer.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        group_consumer_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.max.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        group_consumer_max_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.max.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_consumer_max_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.max.size",
+        "a count, at least 1",
+        group_consumer_max_size,
+        |t| number(t, 1, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "group.consumer.min.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        group_consumer_min_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.min.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_consumer_min_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.regex.refresh.interval.ms",
+        "milliseconds, at least 10000",
+        group_consumer_regex_refresh_interval,
+        |t| millis(t, 10_000),
+        MILLIS
+    ),
+    property!(
+        "group.consumer.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_consumer_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
     ),
     property!(
         "group.initial.rebalance.delay.ms",
@@ -302,6 +385,16 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "replica.selector.class",
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector, or nothing",
+        replica_selector,
+        selector,
+        |selector: &ReplicaSelector| match selector {
+            ReplicaSelector::Leader => String::new(),
+            ReplicaSelector::RackAware => RACK_AWARE.to_owned(),
+        }
+    ),
+    property!(
         "socket.request.max.bytes",
         "bytes, 1 to 104857600",
         socket_request_max_bytes,
@@ -351,6 +444,19 @@ static PROPERTIES: &[Property] = &[
         i16::to_string
     ),
 ];
+
+/// Assignors by their names, each once.
+fn assignors(text: &str) -> Option<Vec<Assignor>> {
+    let mut assignors = Vec::new();
+    for name in text.split(',') {
+        let assignor = Assignor::by_name(name.trim())?;
+        if assignors.contains(&assignor) {
+            return None;
+        }
+        assignors.push(assignor);
+    }
+    Some(assignors)
+}
 
 fn timestamp_type(text: &str) -> Option<TimestampType> {
     match text.trim() {

@@ -36,6 +36,10 @@ fn an_unknown_name_names_the_nearest() {
 fn a_value_out_of_range_is_refused() {
     let mut config = ClusterConfig::default();
     for (name, value) in [
+        ("group.consumer.assignors", ""),
+        ("group.consumer.assignors", "uniform,best"),
+        ("group.consumer.assignors", "range,range"),
+        ("group.consumer.max.size", "0"),
         ("min.insync.replicas", "0"),
         ("num.partitions", "many"),
         ("auto.create.topics.enable", "yes"),
@@ -58,6 +62,14 @@ fn contradictions_are_found() {
     assert!(refused(|c| c.brokers = 0));
     assert!(refused(|c| c.default_replication_factor = 4));
     assert!(refused(|c| c.broker_heartbeat_interval = Duration::from_secs(10)));
+    assert!(refused(|c| c.group_consumer_session_timeout = Duration::from_secs(44)));
+    assert!(refused(|c| c.group_consumer_session_timeout = Duration::from_secs(61)));
+    assert!(refused(|c| c.group_consumer_heartbeat_interval = Duration::from_secs(4)));
+    assert!(refused(|c| c.group_consumer_heartbeat_interval = Duration::from_secs(16)));
+    assert!(refused(|c| {
+        c.group_consumer_max_heartbeat_interval = Duration::from_secs(60);
+        c.group_consumer_heartbeat_interval = c.group_consumer_session_timeout;
+    }));
     assert!(refused(|c| c.racks = vec!["a".into()]));
     assert!(refused(|c| c.ports = Ports::List(vec![])));
     assert!(refused(|c| c.ports = Ports::From(65_535)));

@@ -33,7 +33,7 @@ use tokio::{
 use crate::{
     config::ClusterConfig,
     disk::Disk,
-    image::{Image, PartitionImage, TopicImage},
+    image::{Image, PartitionImage, PartitionKey, TopicImage},
 };
 use journal::{Change, Journal};
 use state::State;
@@ -190,6 +190,17 @@ impl Controller {
     /// The metadata as the controller has it.
     pub(crate) fn image(&self) -> Image {
         self.inner.lock().state.image.clone()
+    }
+
+    /// The leader of a partition and its epoch, asked for by the broker `id`; `None` if it cannot ask.
+    pub(crate) fn leader_of(&self, id: i32, key: PartitionKey) -> Option<(i32, i32)> {
+        if self.is_cut_off(id) {
+            return None;
+        }
+        let inner = self.inner.lock();
+        let topic = inner.state.image.topic_by_id(&key.topic)?;
+        let partition = topic.partitions.get(usize::try_from(key.index).ok()?)?;
+        Some((partition.leader, partition.leader_epoch))
     }
 
     /// Follows the version of the metadata.

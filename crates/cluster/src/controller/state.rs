@@ -357,6 +357,7 @@ impl State {
 
     fn insert_topic(&mut self, topic: &Arc<TopicImage>) {
         self.image.version += 1;
+        self.image.topics_created = self.image.version;
         self.image.names.insert(topic.id, Arc::clone(&topic.name));
         self.image.topics.insert(Arc::clone(&topic.name), Arc::clone(topic));
     }

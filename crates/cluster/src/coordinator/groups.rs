@@ -1,7 +1,13 @@
 //! The groups of one partition of `__consumer_offsets`: their machines, their offsets, and the requests that wait.
+//!
+//! A group is of one protocol at a time. One without members becomes one of the other protocol when a member of that
+//! one joins: its records are deleted in the batch that has the first ones of the new kind, and its offsets stay.
+
+mod consumer;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,17 +16,21 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Kind,
+    consumer::{ConsumerGroup, Settings},
     group::{
-        Group, GroupConfig, Join, JoinAnswer, Output, Stored, SyncAnswer, SyncRequest, Waiter,
+        CONSUMER, Group, GroupConfig, Join, JoinAnswer, Output, Stored, SyncAnswer, SyncRequest,
+        Waiter,
     },
     offsets::{Commit, Offsets, TopicPartition},
     records::{
-        self, Key, OffsetValue, group_record, group_tombstone, offset_record, offset_tombstone,
+        self, Key, OffsetValue, consumer_record, group_record, group_tombstone, offset_record,
+        offset_tombstone,
     },
     runtime::{Cx, Entry, Producer, State, StateRecord},
 };
 use crate::{
     broker::Broker,
+    config::Plant,
     log::{TxnMarker, VerificationGuard},
     replica::partition::{NotServed, Taken},
 };
@@ -39,12 +49,87 @@ pub(crate) struct Committer<'a> {
     pub(crate) generation: i32,
 }
 
+/// How a committer came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitBy {
+    /// OffsetCommit of this version.
+    Request(i16),
+    /// TxnOffsetCommit.
+    Transaction,
+}
+
+/// A group of either protocol.
+pub(crate) enum AnyGroup {
+    Classic(Group),
+    Consumer(ConsumerGroup),
+}
+
+impl AnyGroup {
+    /// What ListGroups calls the protocol.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Classic(_) => "classic",
+            Self::Consumer(_) => "consumer",
+        }
+    }
+
+    pub(crate) fn protocol_type(&self) -> &str {
+        match self {
+            Self::Classic(group) => group.protocol_type(),
+            Self::Consumer(_) => CONSUMER,
+        }
+    }
+
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self {
+            Self::Classic(group) => group.state().name(),
+            Self::Consumer(group) => group.state().name(),
+        }
+    }
+
+    /// Nobody is in it, and nobody is about to be.
+    fn is_unused(&self) -> bool {
+        match self {
+            Self::Classic(group) => group.is_unused(),
+            Self::Consumer(group) => group.is_empty(),
+        }
+    }
+
+    /// Since when it has been unused, in ms since the Unix epoch; groups of the consumer protocol do not say.
+    fn unused_since(&self) -> i64 {
+        match self {
+            Self::Classic(group) => group.state_timestamp(),
+            Self::Consumer(_) => i64::MIN,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Classic(group) => group.deadline(),
+            Self::Consumer(group) => group.deadline(),
+        }
+    }
+
+    /// What deletes it from the log.
+    fn tombstones(&self, id: &str) -> Vec<StateRecord> {
+        match self {
+            Self::Classic(_) => vec![group_tombstone(id)],
+            Self::Consumer(group) => {
+                group.tombstones().iter().map(|change| consumer_record(id, change)).collect()
+            }
+        }
+    }
+}
+
 /// A group and what it has committed.
 struct Kept {
-    group: Group,
+    group: AnyGroup,
     offsets: Offsets,
     due: Option<Instant>,
 }
+
+/// What became of each member that was to leave, and what is to be waited for.
+type Left = (Vec<Result<(), ErrorCode>>, Option<Taken>);
 
 enum Reply {
     Join(oneshot::Sender<JoinAnswer>),
@@ -54,6 +139,7 @@ enum Reply {
 /// See the head of this module.
 pub(crate) struct Groups {
     config: GroupConfig,
+    settings: Arc<Settings>,
     retention_ms: i64,
     commit_timeout: Duration,
     groups: BTreeMap<String, Kept>,
@@ -74,6 +160,7 @@ impl State for Groups {
         let config = &broker.config;
         Self {
             config: GroupConfig { initial_rebalance_delay: config.group_initial_rebalance_delay },
+            settings: Arc::new(config.consumer_groups()),
             retention_ms: i64::from(config.offsets_retention_minutes) * 60_000,
             commit_timeout: config.offsets_commit_timeout,
             groups: BTreeMap::new(),
@@ -102,7 +189,13 @@ impl State for Groups {
     fn loaded(&mut self, cx: &mut Cx<'_, Self>) {
         self.next_retention_check = Some(cx.now + RETENTION_CHECK);
         for (id, kept) in &mut self.groups {
-            kept.group.resume(cx.now);
+            if cx.broker.config.plant == Some(Plant::ForgetCommits) {
+                kept.offsets = Offsets::default();
+            }
+            match &mut kept.group {
+                AnyGroup::Classic(group) => group.resume(cx.now),
+                AnyGroup::Consumer(group) => group.resume(cx.now),
+            }
             kept.due = kept.group.deadline();
             self.due.extend(kept.due.map(|due| (due, id.clone())));
         }
@@ -119,7 +212,10 @@ impl State for Groups {
             && due <= cx.now
         {
             let now_ms = cx.now_ms();
-            self.change(&id, cx, |group, now| ((), group.expire(now, now_ms)));
+            let expired = self.change(&id, cx, |group, now| ((), group.expire(now, now_ms)));
+            if expired.is_none() {
+                self.expire_consumers(&id, cx);
+            }
         }
         if self.next_retention_check.is_some_and(|at| at <= cx.now) {
             self.next_retention_check = Some(cx.now + RETENTION_CHECK);
@@ -132,7 +228,7 @@ impl Groups {
     fn kept(&mut self, group: &str, now_ms: i64) -> &mut Kept {
         let config = self.config;
         self.groups.entry(group.to_owned()).or_insert_with(|| Kept {
-            group: Group::new(config, now_ms),
+            group: AnyGroup::Classic(Group::new(config, now_ms)),
             offsets: Offsets::default(),
             due: None,
         })
@@ -149,15 +245,21 @@ impl Groups {
             (None, _) => {}
             (Some(Key::Group(id)), None) => {
                 // Its offsets have tombstones of their own.
-                if let Some(kept) = self.groups.get_mut(&id) {
-                    kept.group = Group::new(self.config, -1);
+                if let Some(Kept { group: AnyGroup::Classic(group), .. }) = self.groups.get_mut(&id)
+                {
+                    *group = Group::new(self.config, -1);
                 }
                 self.drop_if_unused(&id);
             }
             (Some(Key::Group(id)), Some(value)) => {
                 if let Some(value) = records::decode_group(value)? {
                     let group = Group::load(self.config, value);
-                    self.kept(&id, -1).group = group;
+                    self.kept(&id, -1).group = AnyGroup::Classic(group);
+                }
+            }
+            (Some(Key::Consumer(id, part)), value) => {
+                if let Some(change) = records::decode_change(part, value)? {
+                    self.take_on_change(&id, change);
                 }
             }
             (Some(Key::Offset { group, topic, partition }), None) => {
@@ -208,8 +310,24 @@ impl Groups {
     }
 
     /// The group, if there is one.
-    pub(crate) fn group(&self, id: &str) -> Option<&Group> {
+    pub(crate) fn group(&self, id: &str) -> Option<&AnyGroup> {
         self.groups.get(id).map(|kept| &kept.group)
+    }
+
+    /// The group, if there is one of the classic protocol.
+    pub(crate) fn classic(&self, id: &str) -> Option<&Group> {
+        match self.group(id)? {
+            AnyGroup::Classic(group) => Some(group),
+            AnyGroup::Consumer(_) => None,
+        }
+    }
+
+    /// The group, if there is one of the consumer protocol.
+    pub(crate) fn consumers(&self, id: &str) -> Option<&ConsumerGroup> {
+        match self.group(id)? {
+            AnyGroup::Classic(_) => None,
+            AnyGroup::Consumer(group) => Some(group),
+        }
     }
 
     /// The offsets of a group, if there is one.
@@ -218,19 +336,19 @@ impl Groups {
     }
 
     /// Every group here.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Group)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &AnyGroup)> {
         self.groups.iter().map(|(id, kept)| (id.as_str(), &kept.group))
     }
 
-    /// Changes a group and does what comes of it.
+    /// Changes a group of the classic protocol and does what comes of it; `None` when it is not one.
     fn change<R>(
         &mut self,
         id: &str,
         cx: &mut Cx<'_, Self>,
         change: impl FnOnce(&mut Group, Instant) -> (R, Vec<Output>),
     ) -> Option<R> {
-        let kept = self.groups.get_mut(id)?;
-        let (result, outputs) = change(&mut kept.group, cx.now);
+        let AnyGroup::Classic(group) = &mut self.groups.get_mut(id)?.group else { return None };
+        let (result, outputs) = change(group, cx.now);
         self.carry_out(id, outputs, cx);
         self.arm(id);
         Some(result)
@@ -266,9 +384,10 @@ impl Groups {
                 Output::Store { value, then } => match cx.append(&[group_record(id, &value)]) {
                     Ok(taken) => self.when_committed(id, taken, then, cx),
                     Err(code) => {
-                        let Some(kept) = self.groups.get_mut(id) else { return };
+                        let kept = self.groups.get_mut(id).map(|kept| &mut kept.group);
+                        let Some(AnyGroup::Classic(group)) = kept else { return };
                         let now_ms = cx.now_ms();
-                        outputs.extend(kept.group.stored(cx.now, now_ms, then, Err(code)));
+                        outputs.extend(group.stored(cx.now, now_ms, then, Err(code)));
                     }
                 },
             }
@@ -299,13 +418,16 @@ impl Groups {
     pub(crate) fn join(
         &mut self,
         group: &str,
-        join: Join,
+        mut join: Join,
         cx: &mut Cx<'_, Self>,
     ) -> oneshot::Receiver<JoinAnswer> {
         let (reply, answer) = oneshot::channel();
+        if cx.broker.config.plant == Some(Plant::RebalanceWithoutWaiting) {
+            join.rebalance_timeout = Duration::ZERO;
+        }
         let now_ms = cx.now_ms();
-        if !join.member_id.is_empty() && !self.groups.contains_key(group) {
-            let _ = reply.send(Err((ErrorCode::UNKNOWN_MEMBER_ID, join.member_id)));
+        if let Err(code) = self.make_classic(group, &join.member_id, cx) {
+            let _ = reply.send(Err((code, join.member_id)));
             return answer;
         }
         self.kept(group, now_ms);
@@ -322,7 +444,7 @@ impl Groups {
         cx: &mut Cx<'_, Self>,
     ) -> oneshot::Receiver<SyncAnswer> {
         let (reply, answer) = oneshot::channel();
-        if !self.groups.contains_key(group) {
+        if self.classic(group).is_none() {
             let _ = reply.send(Err(ErrorCode::UNKNOWN_MEMBER_ID));
             return answer;
         }
@@ -345,16 +467,20 @@ impl Groups {
         self.change(group, cx, heartbeat).unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
     }
 
-    /// LeaveGroup: one result for each member.
+    /// LeaveGroup.
     pub(crate) fn leave(
         &mut self,
         group: &str,
         leaving: &[(String, Option<String>)],
         cx: &mut Cx<'_, Self>,
-    ) -> Vec<Result<(), ErrorCode>> {
+    ) -> Result<Left, ErrorCode> {
+        if self.consumers(group).is_some() {
+            return self.leave_consumers(group, leaving, cx);
+        }
         let now_ms = cx.now_ms();
         let left = self.change(group, cx, |group, now| group.leave(now, now_ms, leaving));
-        left.unwrap_or_else(|| vec![Err(ErrorCode::UNKNOWN_MEMBER_ID); leaving.len()])
+        let unknown = || vec![Err(ErrorCode::UNKNOWN_MEMBER_ID); leaving.len()];
+        Ok((left.unwrap_or_else(unknown), None))
     }
 
     /// OffsetCommit: the offsets are in the log once this returns, and to be answered once they are committed there.
@@ -362,6 +488,7 @@ impl Groups {
         &mut self,
         group: &str,
         committer: Committer<'_>,
+        version: i16,
         offsets: Vec<(TopicPartition, OffsetValue)>,
         cx: &mut Cx<'_, Self>,
     ) -> Result<Option<Taken>, ErrorCode> {
@@ -369,12 +496,20 @@ impl Groups {
         let may = |group: &mut Group, now| {
             (group.may_commit(now, member_id, instance_id, generation), Vec::new())
         };
+        let by = CommitBy::Request(version);
+        let plant = cx.broker.config.plant;
         match self.change(group, cx, may) {
+            _ if plant == Some(Plant::TakeAnyCommit) => {}
             Some(may) => may?,
-            None if generation < 0 => {}
-            None => return Err(ErrorCode::ILLEGAL_GENERATION),
+            None => self.may_commit(group, committer, by, &offsets, cx)?,
         }
         if offsets.is_empty() {
+            return Ok(None);
+        }
+        if plant == Some(Plant::CommitInMemory) {
+            for (at, value) in offsets {
+                self.take_on(None, group, at, Commit { value, log_offset: 0 });
+            }
             return Ok(None);
         }
         let taken = cx.append(&offset_records(group, &offsets))?;
@@ -393,12 +528,9 @@ impl Groups {
         cx: &mut Cx<'_, Self>,
     ) -> Result<Option<Taken>, ErrorCode> {
         let Committer { member_id, instance_id, generation } = committer;
-        match self.groups.get(group) {
-            Some(kept) => {
-                kept.group.may_commit_in_transaction(member_id, instance_id, generation)?;
-            }
-            None if generation < 0 => {}
-            None => return Err(ErrorCode::ILLEGAL_GENERATION),
+        match self.classic(group) {
+            Some(group) => group.may_commit_in_transaction(member_id, instance_id, generation)?,
+            None => self.may_commit(group, committer, CommitBy::Transaction, &offsets, cx)?,
         }
         if offsets.is_empty() {
             return Ok(None);
@@ -470,7 +602,7 @@ impl Groups {
             return Err(ErrorCode::NON_EMPTY_GROUP);
         }
         let mut records = tombstones(group, kept.offsets.all().map(|(at, _)| at));
-        records.push(group_tombstone(group));
+        records.extend(kept.group.tombstones(group));
         let taken = append_all(&records, cx)?;
         self.remove(group);
         Ok(taken)
@@ -480,7 +612,7 @@ impl Groups {
     /// once they have none left.
     fn drop_expired(&mut self, cx: &mut Cx<'_, Self>) {
         let until = cx.now_ms().saturating_sub(self.retention_ms);
-        let old = |kept: &Kept| kept.offsets.is_empty() || kept.group.state_timestamp() <= until;
+        let old = |kept: &Kept| kept.offsets.is_empty() || kept.group.unused_since() <= until;
         let unused: Vec<String> = self
             .groups
             .iter()
@@ -492,7 +624,7 @@ impl Groups {
             let expired = kept.offsets.committed_until(until);
             let mut records = tombstones(&id, expired.iter());
             if kept.offsets.are_all(&expired) {
-                records.push(group_tombstone(&id));
+                records.extend(kept.group.tombstones(&id));
             }
             if let Err(code) = append_all(&records, cx) {
                 tracing::debug!(group = id, code = code.name(), "expired offsets stay for now");

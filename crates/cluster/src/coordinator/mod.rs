@@ -9,6 +9,7 @@
 //! The topics are marked `cleanup.policy=compact`: retention deletes nothing from them. There is no cleaner yet, so old
 //! values stay in the log and a load reads them.
 
+pub(crate) mod consumer;
 pub(crate) mod group;
 pub(crate) mod groups;
 pub(crate) mod offsets;

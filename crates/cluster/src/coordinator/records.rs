@@ -1,10 +1,15 @@
 //! Records of `__consumer_offsets`, in the versions of Kafka's OffsetCommitKey and OffsetCommitValue,
-//! GroupMetadataKey and GroupMetadataValue that its tools and older brokers read.
+//! GroupMetadataKey and GroupMetadataValue that its tools and older brokers read; those of the consumer protocol are in
+//! [`consumer`].
+
+mod consumer;
 
 use bytes::Bytes;
 use curtail_wire::{DecodeError, Encoding, Reader, Writer};
 
 use super::runtime::StateRecord;
+
+pub(crate) use consumer::{Part, consumer_record, decode_change};
 
 /// OffsetCommitKey; version 0 has the same fields.
 const OFFSET_KEY: i16 = 1;
@@ -18,8 +23,14 @@ const GROUP_VALUE: i16 = 3;
 /// What a key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    Offset { group: String, topic: String, partition: i32 },
+    Offset {
+        group: String,
+        topic: String,
+        partition: i32,
+    },
     Group(String),
+    /// Something of a group of the consumer protocol.
+    Consumer(String, Part),
 }
 
 /// A committed offset.
@@ -127,21 +138,24 @@ pub(crate) fn offset_tombstone(group: &str, topic: &str, partition: i32) -> Stat
     StateRecord { key: offset_key(group, topic, partition), value: None }
 }
 
-/// Reads a key; `None` for a kind that is not known, such as those of the consumer protocol.
+/// Reads a key; `None` for a kind that is not known, such as those of share groups.
 ///
 /// # Errors
 /// The bytes are not a key.
 pub(crate) fn decode_key(key: &[u8]) -> Result<Option<Key>, DecodeError> {
     let key = Bytes::copy_from_slice(key);
     let mut r = Reader::new(&key, Encoding::Classic);
-    Ok(match r.i16("key version")? {
+    let kind = r.i16("key version")?;
+    Ok(match kind {
         0 | OFFSET_KEY => Some(Key::Offset {
             group: r.string("group")?.to_owned(),
             topic: r.string("topic")?.to_owned(),
             partition: r.i32("partition")?,
         }),
         GROUP_KEY => Some(Key::Group(r.string("group")?.to_owned())),
-        _ => None,
+        kind => {
+            consumer::decode_part(kind, &mut r)?.map(|(group, part)| Key::Consumer(group, part))
+        }
     })
 }
 

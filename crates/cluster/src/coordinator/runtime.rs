@@ -153,6 +153,11 @@ impl<S: State> Cx<'_, S> {
         guard.map_err(|refused| append_error(&refused))
     }
 
+    /// Whether a guard of [`Cx::begin_verification`] still holds.
+    pub(crate) fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
+        self.shard.partition.is_verifying(producer_id, guard)
+    }
+
     /// Appends the end of a producer's transaction.
     pub(crate) fn append_marker(&mut self, marker: &TxnMarker) -> Result<Taken, NotServed> {
         let epoch = Some(self.shard.leader_epoch);
@@ -264,7 +269,7 @@ impl<S: State> Shard<S> {
     }
 
     /// Waits until everything the state says is committed, so that what is answered from it cannot be lost with this
-    /// broker, at most for `timeout`.
+    /// broker, at most for `timeout`; and makes sure that nobody else has gone on from it.
     ///
     /// # Errors
     /// As [`Shard::committed`].
@@ -276,6 +281,7 @@ impl<S: State> Shard<S> {
         broker: &Broker,
         timeout: Duration,
     ) -> Result<(), ErrorCode> {
+        self.is_current(broker)?;
         let end = self.inner.lock().end;
         let taken = Taken::up_to(end, self.leader_epoch);
         match self.wait(broker, &taken, timeout).await {
@@ -286,6 +292,21 @@ impl<S: State> Shard<S> {
             }) => Ok(()),
             Ack::Open => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
             Ack::Failed(refused) => Err(append_error(&refused)),
+        }
+    }
+
+    /// Asks the controller whether this broker leads the partition in this epoch. What changes the state need not ask:
+    /// the other replicas do not take it from a leader of the past. What is only read would be answered all the same.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR if another broker leads it, which the metadata here does not say yet; COORDINATOR_NOT_AVAILABLE if
+    /// the controller cannot be asked.
+    pub(crate) fn is_current(&self, broker: &Broker) -> Result<(), ErrorCode> {
+        let key = self.partition.key;
+        match broker.controller.leader_of(broker.id, key) {
+            None => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            Some(leader) if leader == (broker.id, self.leader_epoch) => Ok(()),
+            Some(_) => Err(ErrorCode::NOT_COORDINATOR),
         }
     }
 

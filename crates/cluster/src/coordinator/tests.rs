@@ -84,7 +84,7 @@ mod values {
         for cut in 0..value.len() {
             assert!(decode_group(&value[..cut]).is_err(), "cut at {cut}");
         }
-        assert_eq!(decode_key(b"\0\x03\0\x01g"), Ok(None), "a key of the consumer protocol");
+        assert_eq!(decode_key(b"\0\x0b\0\x01g"), Ok(None), "a key of share groups");
         assert_eq!(decode_offset(b"\0\x09"), Ok(None));
     }
 

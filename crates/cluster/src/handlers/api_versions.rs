@@ -19,6 +19,7 @@ use curtail_wire::{
 
 use super::{Answer, Call, SERVED, text};
 
+const GROUP_VERSION: &str = "group.version";
 const TRANSACTION_VERSION: &str = "transaction.version";
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -40,25 +41,29 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 }
 
 /// What clients choose by: with `transaction.version` 2 they leave it to brokers to add partitions to transactions, and
-/// take a new epoch with every EndTxn (KIP-890).
+/// take a new epoch with every EndTxn (KIP-890); `group.version` 1 stands for the consumer protocol (KIP-848).
 fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
     // Zero versions were not told before version 4 (KAFKA-17011).
     let lowest = if call.version() >= 4 { 0 } else { 1 };
-    let supported = SupportedFeatureKey::default()
-        .with_name(text(TRANSACTION_VERSION))
-        .with_min_version(lowest)
-        .with_max_version(2);
-    response.supported_features = vec![supported];
+    let supported = |name, newest| {
+        SupportedFeatureKey::default()
+            .with_name(text(name))
+            .with_min_version(lowest)
+            .with_max_version(newest)
+    };
+    response.supported_features =
+        vec![supported(GROUP_VERSION, 1), supported(TRANSACTION_VERSION, 2)];
     // Features do not change while the cluster lives.
     response.finalized_features_epoch = 0;
-    let level = call.broker.config.transaction_version;
-    if level > 0 {
-        let finalized = FinalizedFeatureKey::default()
-            .with_name(text(TRANSACTION_VERSION))
+    let levels =
+        [(GROUP_VERSION, 1), (TRANSACTION_VERSION, call.broker.config.transaction_version)];
+    let finalized = levels.into_iter().filter(|(_, level)| *level > 0).map(|(name, level)| {
+        FinalizedFeatureKey::default()
+            .with_name(text(name))
             .with_min_version_level(level)
-            .with_max_version_level(level);
-        response.finalized_features = vec![finalized];
-    }
+            .with_max_version_level(level)
+    });
+    response.finalized_features = finalized.collect();
 }
 
 /// Names of clients are letters, digits, dots and hyphens, and begin and end with a letter or digit (KIP-511).

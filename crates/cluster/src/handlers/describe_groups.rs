@@ -1,5 +1,5 @@
 //! DescribeGroups, key 15, versions 0 to 6. What members read and do is told of stable groups only. A group that does
-//! not exist is Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
+//! not exist, or is of the consumer protocol, is Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -17,9 +17,9 @@ use crate::coordinator::{
 };
 
 /// What everybody may do to a group: read, delete, describe.
-const ALL_GROUP_OPERATIONS: i32 = 0b1_0100_1000;
+pub(super) const ALL_GROUP_OPERATIONS: i32 = 0b1_0100_1000;
 /// "Not asked for".
-const NOT_ASKED: i32 = i32::MIN;
+pub(super) const NOT_ASKED: i32 = i32::MIN;
 /// First version with static members.
 const STATIC_MEMBERS: i16 = 4;
 /// First version that tells that there is no such group.
@@ -54,7 +54,7 @@ fn failed(call: &Call<'_>, code: ErrorCode) -> DescribedGroup {
 fn describe(call: &Call<'_>, id: &GroupId) -> Result<DescribedGroup, ErrorCode> {
     let groups = call.groups(&id.0)?;
     groups.run(call.broker, |groups, _| {
-        let group = groups.group(&id.0).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        let group = groups.classic(&id.0).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
         Ok(described(call.version(), group))
     })?
 }

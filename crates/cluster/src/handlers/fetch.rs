@@ -8,6 +8,8 @@
 //!   address (KIP-951). The field is there from version 12, but Kafka leaves it empty before 16.
 //! - With READ_COMMITTED nothing at or behind the last stable offset, and with the records the transactions among
 //!   them that were aborted (KIP-98).
+//! - From version 11 a follower serves consumers, too, and a leader may send those that say their rack to a nearer
+//!   replica instead of answering with records (KIP-392).
 //! - A follower's fetch says what it has and moves the high watermark.
 
 use std::{sync::Arc, time::Duration};
@@ -23,6 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Call, Endpoints};
 use crate::{
+    config::ReplicaSelector,
     replica::{
         partition::{NotServed, Partition, ReadBy, ReadSpec},
         purgatory::{Reader, Wait},
@@ -32,6 +35,8 @@ use crate::{
 
 /// First version with sessions.
 const SESSIONS: i16 = 7;
+/// First version in which consumers say their rack.
+const RACKS: i16 = 11;
 /// First version that names topics by id.
 const TOPIC_IDS: i16 = 13;
 /// First version whose errors name the leader.
@@ -65,9 +70,9 @@ async fn serve(
 ) -> FetchResponse {
     let poll = Poll::new(call, request, items);
     let answers = poll.answers().await;
-    let random_id = || (call.broker.env.entropy.next_u64() >> 33) as i32;
+    let random = || call.broker.env.entropy.next_u64();
     let (session_id, answers) =
-        call.broker.sessions.lock().finish(context, answers, random_id, Instant::now());
+        call.broker.sessions.lock().finish(context, answers, random, Instant::now());
     respond(call, session_id, answers)
 }
 
@@ -112,6 +117,8 @@ struct Poll<'a> {
     min_bytes: usize,
     max_bytes: usize,
     isolation: IsolationLevel,
+    /// Rack of a consumer that is to be sent to a replica there.
+    rack: Option<String>,
     deadline: Option<Instant>,
     items: Vec<(Item, Result<Arc<Partition>, NotServed>)>,
 }
@@ -145,10 +152,10 @@ impl<'a> Poll<'a> {
                 let broker_epoch = Some(request.replica_epoch).filter(|epoch| *epoch >= 0);
                 ReadBy::Follower { id, broker_epoch, arrived: true }
             }
-            _ => ReadBy::Consumer,
+            _ => ReadBy::Consumer { anywhere: call.version() >= RACKS },
         };
         let most = match by {
-            ReadBy::Consumer => request.max_bytes.min(call.broker.config.fetch_max_bytes),
+            ReadBy::Consumer { .. } => request.max_bytes.min(call.broker.config.fetch_max_bytes),
             ReadBy::Follower { .. } => request.max_bytes,
         };
         let max_bytes = usize::try_from(most).unwrap_or(0);
@@ -170,6 +177,10 @@ impl<'a> Poll<'a> {
             min_bytes: usize::try_from(request.min_bytes).unwrap_or(0).min(max_bytes),
             max_bytes,
             isolation: request.isolation_level,
+            rack: Some(request.rack_id.clone()).filter(|rack| {
+                !rack.is_empty()
+                    && call.broker.config.replica_selector == ReplicaSelector::RackAware
+            }),
             deadline: (wait > 0).then(|| Instant::now() + Duration::from_millis(wait)),
             items,
         }
@@ -185,7 +196,7 @@ impl<'a> Poll<'a> {
             let wait = Wait::for_any();
             let id = self.call.broker.wait_ids.next();
             let reader = match self.by {
-                ReadBy::Consumer => Reader::Consumer,
+                ReadBy::Consumer { .. } => Reader::Consumer,
                 ReadBy::Follower { .. } => Reader::Follower,
             };
             if let ReadBy::Follower { arrived, .. } = &mut self.by {
@@ -203,6 +214,19 @@ impl<'a> Poll<'a> {
             drop(registered);
         }
         self.items.into_iter().map(|(item, _)| item).zip(pass.answers).collect()
+    }
+
+    /// The replica that the consumer is to be sent to, if there is one nearer to it than this one.
+    fn nearer_replica(
+        &self,
+        item: &Item,
+        partition: &Result<Arc<Partition>, NotServed>,
+    ) -> Option<i32> {
+        let ReadBy::Consumer { anywhere: true } = self.by else { return None };
+        let rack = self.rack.as_deref()?;
+        let config = &self.call.broker.config;
+        let partition = partition.as_ref().ok()?;
+        partition.nearer_replica(item.fetch.fetch_offset, rack, |id| config.rack(id))
     }
 
     fn enough(&self, pass: &Pass) -> bool {
@@ -230,10 +254,15 @@ impl<'a> Poll<'a> {
                 Err(refused) => Err(refused.clone()),
             };
             let mut answer = nothing(item.fetch.index);
+            let nearer = self.nearer_replica(item, partition);
             match read {
-                Ok(slice) => {
+                Ok(mut slice) => {
+                    if let Some(nearer) = nearer {
+                        answer.preferred_read_replica = nearer;
+                        slice.records = Bytes::new();
+                    }
                     pass.bytes += slice.records.len();
-                    pass.urgent |= slice.diverging.is_some();
+                    pass.urgent |= slice.diverging.is_some() || nearer.is_some();
                     answer.high_watermark = slice.high_watermark;
                     answer.last_stable_offset = slice.last_stable;
                     answer.aborted_transactions = slice.aborted;

@@ -11,7 +11,11 @@ use super::{Answer, Call, text};
 /// First version with many members.
 const BATCHED: i16 = 3;
 
-pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+pub(super) async fn handle(
+    call: &Call<'_>,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<Answer, String> {
     let request: LeaveGroupRequest = call.decode(body)?;
     let leaving: Vec<(String, Option<String>)> = match call.version() {
         ..BATCHED => vec![(request.member_id.to_string(), None)],
@@ -24,7 +28,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
             .collect(),
     };
     let response = LeaveGroupResponse::default();
-    let response = match leave(call, &request, &leaving) {
+    let response = match leave(call, &request, &leaving).await {
         Err(code) => response.with_error_code(code.0),
         Ok(results) if call.version() < BATCHED => {
             let code = results.first().and_then(|result| result.err());
@@ -43,12 +47,18 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&response, out)
 }
 
-fn leave(
+async fn leave(
     call: &Call<'_>,
     request: &LeaveGroupRequest,
     leaving: &[(String, Option<String>)],
 ) -> Result<Vec<Result<(), ErrorCode>>, ErrorCode> {
     let group = &request.group_id.0;
     let groups = call.members_groups(group)?;
-    groups.run(call.broker, |groups, cx| groups.leave(group, leaving, cx))
+    let (results, taken) =
+        groups.run(call.broker, |groups, cx| groups.leave(group, leaving, cx))??;
+    if let Some(taken) = taken {
+        let timeout = call.broker.config.offsets_commit_timeout;
+        groups.committed(call.broker, &taken, timeout).await?;
+    }
+    Ok(results)
 }

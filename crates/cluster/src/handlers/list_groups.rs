@@ -1,5 +1,5 @@
 //! ListGroups, key 16, versions 0 to 5: the groups this broker coordinates, from version 4 on in some states only
-//! (KIP-518), from version 5 on of some types only (KIP-848; here all are classic).
+//! (KIP-518), from version 5 on of some types only (KIP-848).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -11,8 +11,6 @@ use curtail_wire::{
 
 use super::{Answer, Call, text};
 
-/// The type of all groups here.
-const CLASSIC: &str = "classic";
 /// First version with states.
 const STATES: i16 = 4;
 /// First version with types.
@@ -32,13 +30,12 @@ fn list(call: &Call<'_>, request: &ListGroupsRequest) -> Result<Vec<ListedGroup>
         filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
     };
     let mut listed = Vec::new();
-    if !among(&request.types_filter, CLASSIC) {
-        return Ok(listed);
-    }
     for shard in call.broker.groups.shards() {
         let groups = shard.run(call.broker, |groups, _| {
-            let groups =
-                groups.all().filter(|(_, g)| among(&request.states_filter, g.state().name()));
+            let groups = groups.all().filter(|(_, group)| {
+                among(&request.states_filter, group.state_name())
+                    && among(&request.types_filter, group.type_name())
+            });
             groups
                 .map(|(id, group)| {
                     let listed = ListedGroup::default()
@@ -46,11 +43,11 @@ fn list(call: &Call<'_>, request: &ListGroupsRequest) -> Result<Vec<ListedGroup>
                         .with_protocol_type(text(group.protocol_type()));
                     let listed = match call.version() {
                         ..STATES => listed,
-                        _ => listed.with_group_state(text(group.state().name())),
+                        _ => listed.with_group_state(text(group.state_name())),
                     };
                     match call.version() {
                         ..TYPES => listed,
-                        _ => listed.with_group_type(text(CLASSIC)),
+                        _ => listed.with_group_type(text(group.type_name())),
                     }
                 })
                 .collect::<Vec<_>>()

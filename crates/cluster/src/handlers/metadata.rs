@@ -98,14 +98,17 @@ fn one(
     operations: i32,
     may_create: bool,
 ) -> MetadataTopic {
+    let by_id = !asked.topic_id.is_zero();
+    // Java's clients ask by id with an empty name.
+    let name = asked.name.as_ref().filter(|_| !by_id);
     let failed = |error| MetadataTopic {
         error,
-        name: asked.name.clone(),
+        name: name.cloned(),
         topic_id: asked.topic_id,
         authorized_operations: operations,
         ..MetadataTopic::default()
     };
-    let Some(name) = &asked.name else {
+    let Some(name) = name else {
         return match image.topic_by_id(&asked.topic_id) {
             Some(topic) => describe(image, topic, operations),
             None => failed(ErrorCode::UNKNOWN_TOPIC_ID),

@@ -102,8 +102,9 @@ async fn commit(
         generation: request.generation_id_or_member_epoch,
     };
     let groups = call.groups(group)?;
-    let taken =
-        groups.run(call.broker, |groups, cx| groups.commit(group, committer, offsets, cx))??;
+    let version = call.version();
+    let taken = groups
+        .run(call.broker, |groups, cx| groups.commit(group, committer, version, offsets, cx))??;
     let Some(taken) = taken else { return Ok(()) };
     groups.committed(call.broker, &taken, call.broker.config.offsets_commit_timeout).await
 }

@@ -15,7 +15,7 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::coordinator::{group::Group, offsets::TopicPartition};
+use crate::coordinator::{group::Group, groups::AnyGroup, offsets::TopicPartition};
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -54,9 +54,15 @@ async fn delete(
     let id = &request.group_id.0;
     let groups = call.groups(id)?;
     let (subscribed, taken) = groups.run(call.broker, |groups, cx| {
-        let group = groups.group(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
-        group.may_delete_offsets()?;
-        let subscribed = subscriptions(group);
+        let subscribed = match groups.group(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)? {
+            AnyGroup::Classic(group) => {
+                group.may_delete_offsets()?;
+                subscriptions(group)
+            }
+            AnyGroup::Consumer(group) => {
+                group.subscribed().into_iter().map(str::to_owned).collect()
+            }
+        };
         let topics = request.topics.iter().filter(|t| !subscribed.contains(t.name.0.as_str()));
         let partitions: Vec<TopicPartition> = topics
             .flat_map(|t| t.partitions.iter().map(|p| (t.name.0.to_string(), p.partition_index)))

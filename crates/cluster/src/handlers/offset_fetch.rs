@@ -1,8 +1,9 @@
 //! OffsetFetch, key 9, versions 1 to 9; from version 8 on for many groups at once.
 //!
 //! What is answered is on all in-sync replicas. From version 7 on a consumer may ask for offsets that no open
-//! transaction is about to replace; the others are answered with UNSTABLE_OFFSET_COMMIT (KIP-447). A group or partition
-//! without an offset has -1.
+//! transaction is about to replace; the others are answered with UNSTABLE_OFFSET_COMMIT (KIP-447). From
+//! version 9 on a member of the consumer protocol says in which epoch it asks (KIP-848). A group or partition without
+//! an offset has -1.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -20,6 +21,9 @@ use curtail_wire::{
 use super::{Answer, Call, text};
 use crate::coordinator::offsets::{Offsets, TopicPartition};
 
+/// Who asks: a member's id and epoch, or none and -1.
+type Member = (Option<String>, i32);
+
 /// First version for many groups.
 const BATCHED: i16 = 8;
 
@@ -33,7 +37,8 @@ pub(super) async fn handle(
     if call.version() >= BATCHED {
         let mut groups = Vec::with_capacity(request.groups.len());
         for group in request.groups {
-            groups.push(fetch(call, group.group_id, group.topics, stable).await);
+            let member = (group.member_id.as_deref().map(str::to_owned), group.member_epoch);
+            groups.push(fetch(call, group.group_id, group.topics, member, stable).await);
         }
         return call.answer(&OffsetFetchResponse::default().with_groups(groups), out);
     }
@@ -45,7 +50,7 @@ pub(super) async fn handle(
         });
         topics.collect()
     });
-    let group = fetch(call, request.group_id, topics, stable).await;
+    let group = fetch(call, request.group_id, topics, (None, -1), stable).await;
     call.answer(&single(call.version(), &group), out)
 }
 
@@ -73,10 +78,11 @@ async fn fetch(
     call: &Call<'_>,
     id: GroupId,
     topics: Option<Vec<OffsetFetchRequestTopics>>,
+    member: Member,
     stable: bool,
 ) -> OffsetFetchResponseGroup {
     let response = OffsetFetchResponseGroup::default().with_group_id(id.clone());
-    match found(call, &id, topics.as_deref(), stable).await {
+    match found(call, &id, topics.as_deref(), &member, stable).await {
         Ok(topics) => response.with_topics(topics),
         Err(code) => {
             let asked = topics.unwrap_or_default();
@@ -93,13 +99,15 @@ async fn found(
     call: &Call<'_>,
     id: &GroupId,
     topics: Option<&[OffsetFetchRequestTopics]>,
+    (member_id, epoch): &Member,
     stable: bool,
 ) -> Result<Vec<OffsetFetchResponseTopics>, ErrorCode> {
     let groups = call.groups(&id.0)?;
     let found = groups.run(call.broker, |groups, _| {
+        groups.may_fetch(&id.0, member_id.as_deref(), *epoch)?;
         let none = Offsets::default();
         let offsets = groups.offsets(&id.0).unwrap_or(&none);
-        match topics {
+        Ok(match topics {
             Some(topics) => topics
                 .iter()
                 .map(|topic| {
@@ -110,8 +118,8 @@ async fn found(
                 })
                 .collect(),
             None => all(offsets, stable),
-        }
-    })?;
+        })
+    })??;
     // Read first: what is read must survive this broker.
     groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
     Ok(found)

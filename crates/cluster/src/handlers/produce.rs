@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Answer, Call, Endpoints,
-    verify::{Client, Patience, verify},
+    verify::{Client, Patience, tell, verify},
 };
 use crate::{
     config::Plant,
@@ -86,6 +86,7 @@ async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
     let Some(id) = &request.transactional_id else { return verified };
     let now_ms = call.broker.env.wall.now_ms();
     let mut producer = None;
+    let mut guards = Vec::new();
     for topic in &request.topics {
         for asked in &topic.partitions {
             let Some(records) = &asked.records else { continue };
@@ -94,6 +95,7 @@ async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
             let Ok(header) = BatchHeader::parse(records) else { continue };
             producer = Some(ProducerEpoch { id: header.producer_id, epoch: header.producer_epoch });
             verified.insert((partition.topic.to_string(), asked.index), Ok(guard));
+            guards.push((partition, guard));
         }
     }
     let Some(producer) = producer else { return verified };
@@ -106,6 +108,13 @@ async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
     let asked = Added { producer, partitions: verified.keys().cloned().collect() };
     for (partition, code) in verify(call.broker, id, &asked, client).await {
         verified.insert(partition, Err(code));
+    }
+    for (partition, guard) in guards {
+        // The coordinator's word is worth nothing if a marker has come meanwhile: the transaction before has just ended.
+        if !partition.is_verifying(producer.id, guard) {
+            let at = (partition.topic.to_string(), partition.key.index);
+            verified.insert(at, Err(tell(ErrorCode::CONCURRENT_TRANSACTIONS, client)));
+        }
     }
     verified
 }

@@ -78,11 +78,14 @@ async fn prepare(
     let patience = Patience::new();
     let guard = loop {
         let guard = groups.run(call.broker, |_, cx| cx.begin_verification(producer))??;
-        if guard.is_none() {
-            break None;
-        }
-        match ask(call, request, groups.index).await {
-            Ok(()) => break guard,
+        let Some(guard) = guard else { break None };
+        let asked = ask(call, request, groups.index).await;
+        // As with Produce, a marker that has come meanwhile makes the coordinator's word worth nothing.
+        let holds = groups.run(call.broker, |_, cx| cx.is_verifying(producer.id, guard))?;
+        match asked {
+            Ok(()) if holds => break Some(guard),
+            Ok(()) if patience.waits().await => {}
+            Ok(()) => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
             Err(ErrorCode::CONCURRENT_TRANSACTIONS) if patience.waits().await => {}
             Err(code) => return Err(code),
         }

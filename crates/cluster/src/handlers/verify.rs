@@ -127,7 +127,7 @@ fn request(id: &str, asked: &Added, client: Client) -> AddPartitionsToTxnRequest
 
 /// The coordinator's refusal as the client of a Produce or TxnOffsetCommit can handle it. What passes is
 /// NOT_ENOUGH_REPLICAS: clients try it again without fetching metadata.
-fn tell(code: ErrorCode, client: Client) -> ErrorCode {
+pub(crate) fn tell(code: ErrorCode, client: Client) -> ErrorCode {
     match code {
         ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,
         ErrorCode::TRANSACTION_ABORTABLE if client == Client::Old => ErrorCode::INVALID_TXN_STATE,

@@ -174,6 +174,11 @@ impl PartitionLog {
         needed.then(|| self.verifications.begin(&header, now_ms))
     }
 
+    /// Whether a guard still holds: neither an append of the producer nor a marker came since.
+    pub fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
+        self.verifications.holds(producer_id, Some(guard))
+    }
+
     /// Appends one batch from a producer, giving it the next offsets and `leader_epoch`.
     ///
     /// The batch is checked (format, checksum, counts, sequence numbers) before anything is written, and one

@@ -131,7 +131,10 @@ pub(crate) struct ReadSpec {
 /// Who reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadBy {
-    Consumer,
+    Consumer {
+        /// Whether a follower may serve it (KIP-392).
+        anywhere: bool,
+    },
     Follower {
         id: i32,
         broker_epoch: Option<i64>,
@@ -310,6 +313,11 @@ impl Partition {
         Ok(inner.log.begin_verification(batch, now_ms))
     }
 
+    /// Whether a guard of [`Partition::begin_verification`] still holds.
+    pub(crate) fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
+        self.inner.lock().log.is_verifying(producer_id, guard)
+    }
+
     /// Appends a batch as the leader. `guard` proves that the coordinator knows of the transaction it begins.
     pub(crate) fn append(
         &self,
@@ -451,7 +459,8 @@ impl Partition {
     ) -> Result<Slice, NotServed> {
         let mut inner = self.inner.lock();
         Self::check_epoch(&inner, spec.current_leader_epoch)?;
-        if inner.leading.is_none() {
+        let anywhere = matches!(by, ReadBy::Consumer { anywhere: true }) && !inner.deleted;
+        if inner.leading.is_none() && !anywhere {
             return Err(Self::not_led(&inner));
         }
         if let ReadBy::Follower { id, .. } = by
@@ -464,7 +473,7 @@ impl Partition {
         }
         let end = inner.log.end_offset();
         let up_to = match by {
-            ReadBy::Consumer => Self::visible_to(&inner, spec.isolation),
+            ReadBy::Consumer { .. } => Self::visible_to(&inner, spec.isolation),
             ReadBy::Follower { .. } => end,
         };
         if spec.fetch_offset > end || spec.fetch_offset < inner.log.start_offset() {
@@ -475,7 +484,8 @@ impl Partition {
             let read = inner.log.read(spec.fetch_offset, spec.max_bytes, up_to, spec.at_least_one);
             slice.records = read.map_err(|error| NotServed::code(error.code()))?;
         }
-        if matches!(by, ReadBy::Consumer) && spec.isolation == IsolationLevel::ReadCommitted {
+        if matches!(by, ReadBy::Consumer { .. }) && spec.isolation == IsolationLevel::ReadCommitted
+        {
             let last = batches(slice.records.clone()).map_while(Result::ok).last();
             let end = last.map_or(spec.fetch_offset, |last| last.header.last_offset() + 1);
             slice.aborted = Some(match self.owner.plant {
@@ -489,6 +499,25 @@ impl Partition {
             slice.last_stable = Self::last_stable(&inner);
         }
         Ok(slice)
+    }
+
+    /// Where a consumer in `rack` is to read instead of here, at the leader: an in-sync replica of its rack that has
+    /// what it asks for, the one with most (KIP-392).
+    pub(crate) fn nearer_replica<'a>(
+        &self,
+        fetch_offset: i64,
+        rack: &str,
+        rack_of: impl Fn(i32) -> Option<&'a str>,
+    ) -> Option<i32> {
+        let inner = self.inner.lock();
+        let progress = inner.leading.as_ref()?;
+        let near = |id: &i32| rack_of(*id) == Some(rack);
+        if near(&self.owner.broker) || fetch_offset < inner.log.start_offset() {
+            return None;
+        }
+        let in_sync = inner.image.isr.iter().copied().filter(near);
+        let having = in_sync.filter(|id| progress.end_offset(*id) >= fetch_offset);
+        having.max_by_key(|id| (progress.end_offset(*id), *id))
     }
 
     fn nothing(inner: &Inner) -> Slice {
@@ -642,7 +671,10 @@ impl Partition {
             });
         }
         let known = high_watermark.min(inner.log.end_offset());
-        inner.high_watermark = inner.high_watermark.max(known);
+        if known > inner.high_watermark {
+            inner.high_watermark = known;
+            inner.fetches.news_for(Reader::Consumer);
+        }
         let high_watermark = inner.high_watermark;
         inner.log.committed_to(high_watermark);
         Ok(())

@@ -65,6 +65,11 @@ impl Progress {
         follower.broker_epoch = broker_epoch;
     }
 
+    /// Where a follower's log ends, as far as it has said; -1 before its first fetch.
+    pub(super) fn end_offset(&self, id: i32) -> i64 {
+        self.followers.get(&id).map_or(-1, |follower| follower.end_offset)
+    }
+
     /// The offset below which every in-sync replica has everything.
     pub(super) fn committed(&self, leader: i32, leader_end: i64, isr: &[i32]) -> i64 {
         let end = |id: &i32| match id {

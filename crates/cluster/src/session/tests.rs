@@ -4,6 +4,10 @@ use super::*;
 
 const EVICTION: Duration = Duration::from_secs(120);
 
+fn shard(slots: usize) -> Shard {
+    Shard::new(slots, EVICTION, 1..i32::MAX)
+}
+
 fn request(session_id: i32, session_epoch: i32, partitions: &[(i32, i64)]) -> FetchRequest {
     let partition = |(index, fetch_offset): &(i32, i64)| FetchPartition {
         index: *index,
@@ -42,7 +46,7 @@ fn answer(index: i32, high_watermark: i64, records: &'static [u8]) -> FetchParti
 
 /// Sends a request whose every partition is answered by `reply`: the session id and the partitions answered.
 fn exchange(
-    cache: &mut SessionCache,
+    cache: &mut Shard,
     request: &FetchRequest,
     candidate: i32,
     now: Instant,
@@ -61,7 +65,7 @@ fn quiet(index: i32) -> FetchPartitionResponse {
 #[tokio::test(start_paused = true)]
 async fn only_news_is_answered_and_records_go_to_the_back() {
     let now = Instant::now();
-    let mut cache = SessionCache::new(10, EVICTION);
+    let mut cache = shard(10);
     let open = request(0, 0, &[(0, 0), (1, 0), (2, 0)]);
     assert_eq!(exchange(&mut cache, &open, 7, now, quiet), Ok((7, vec![0, 1, 2])));
     assert_eq!(exchange(&mut cache, &request(7, 1, &[]), 0, now, quiet), Ok((7, vec![])));
@@ -75,7 +79,7 @@ async fn only_news_is_answered_and_records_go_to_the_back() {
 #[tokio::test(start_paused = true)]
 async fn partitions_are_added_changed_and_forgotten() {
     let now = Instant::now();
-    let mut cache = SessionCache::new(10, EVICTION);
+    let mut cache = shard(10);
     exchange(&mut cache, &request(0, 0, &[(0, 0), (1, 0)]), 7, now, quiet).unwrap();
     let mut next = request(7, 1, &[(1, 9), (2, 0)]);
     next.forgotten = vec![curtail_wire::fetch::ForgottenTopic {
@@ -98,9 +102,9 @@ async fn partitions_are_added_changed_and_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn wrong_sessions_are_refused() {
     let now = Instant::now();
-    let mut cache = SessionCache::new(10, EVICTION);
+    let mut cache = shard(10);
     exchange(&mut cache, &request(0, 0, &[(0, 0)]), 7, now, quiet).unwrap();
-    let refused = |cache: &mut SessionCache, id, epoch, by_ids| {
+    let refused = |cache: &mut Shard, id, epoch, by_ids| {
         cache.begin(&request(id, epoch, &[]), by_ids, now).unwrap_err()
     };
     assert_eq!(refused(&mut cache, 8, 1, false), ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
@@ -114,11 +118,11 @@ async fn wrong_sessions_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_changes_hands_by_privilege_size_and_age() {
     let begin = Instant::now();
-    let open = |cache: &mut SessionCache, replica_id, partitions: &[(i32, i64)], id, now| {
+    let open = |cache: &mut Shard, replica_id, partitions: &[(i32, i64)], id, now| {
         let request = FetchRequest { replica_id, ..request(0, 0, partitions) };
         exchange(cache, &request, id, now, quiet).unwrap().0
     };
-    let mut cache = SessionCache::new(1, EVICTION);
+    let mut cache = shard(1);
     assert_eq!(open(&mut cache, -1, &[(0, 0)], 1, begin), 1);
     assert_eq!(open(&mut cache, -1, &[(0, 0), (1, 0)], 2, begin), 0, "the other one is young");
     assert_eq!(open(&mut cache, 5, &[(0, 0)], 3, begin), 3, "a follower goes first");
@@ -135,6 +139,61 @@ async fn a_slot_changes_hands_by_privilege_size_and_age() {
     assert_eq!(open(&mut cache, -1, &[(0, 0)], 7, much_later), 7);
     assert_eq!(cache.len(), 1);
 
-    let mut none = SessionCache::new(0, EVICTION);
+    let mut none = shard(0);
     assert_eq!(open(&mut none, 5, &[(0, 0)], 1, begin), 0);
+    assert_eq!(cache.evictions, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_up_for_comparison_once_it_was_used_at_that_age() {
+    let begin = Instant::now();
+    let mut cache = shard(1);
+    exchange(&mut cache, &request(0, 0, &[(0, 0)]), 1, begin, quiet).unwrap();
+    // Used shortly before it is old enough, and then not again until after.
+    let used = begin + EVICTION;
+    exchange(&mut cache, &request(1, 1, &[]), 0, used, quiet).unwrap();
+    let larger = request(0, 0, &[(0, 0), (1, 0)]);
+    let now = begin + EVICTION + Duration::from_secs(1);
+    assert_eq!(exchange(&mut cache, &larger, 2, now, quiet).unwrap().0, 0);
+    exchange(&mut cache, &request(1, 2, &[]), 0, now, quiet).unwrap();
+    assert_eq!(exchange(&mut cache, &larger, 2, now, quiet).unwrap().0, 2);
+    assert_eq!((cache.evictions, cache.partitions()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_sessions_go_to_the_shards_in_turns_and_are_found_there() {
+    let now = Instant::now();
+    let mut cache = SessionCache::with_shards(8, 17, EVICTION);
+    let mut number = 0;
+    let mut exchange = |cache: &mut SessionCache, request: &FetchRequest| {
+        let (context, items) = cache.begin(request, false, now)?;
+        let answers = items.into_iter().map(|item| (item.clone(), quiet(item.fetch.index)));
+        number += u64::from(u32::MAX);
+        let random = || {
+            number += 1;
+            number
+        };
+        Ok::<i32, ErrorCode>(cache.finish(&context, answers.collect(), random, now).0)
+    };
+    let open = request(0, 0, &[(0, 0), (1, 0)]);
+    let ids: Vec<i32> = (0..24).map(|_| exchange(&mut cache, &open).unwrap()).collect();
+    let range = i32::MAX / 8;
+    for (turn, id) in ids.iter().enumerate().take(16) {
+        assert_eq!(*id / range, turn as i32 % 8, "{ids:?}");
+    }
+    // 17 slots are two for each of eight.
+    assert!(ids[16..].iter().all(|id| *id == 0), "{ids:?}");
+    let metrics = SessionMetrics { sessions: 16, partitions: 32, evictions: 0, forgotten: 0 };
+    assert_eq!(cache.metrics(), metrics);
+    assert_eq!(exchange(&mut cache, &request(ids[9], 1, &[])), Ok(ids[9]));
+    for unknown in [i32::MIN, -1, 1, i32::MAX] {
+        let refused = exchange(&mut cache, &request(unknown, 1, &[]));
+        assert_eq!(refused, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND), "{unknown}");
+    }
+    // Closing one makes room in its shard, and only there.
+    cache.begin(&request(ids[9], -1, &[]), false, now).unwrap();
+    let again: Vec<i32> = (0..8).map(|_| exchange(&mut cache, &open).unwrap()).collect();
+    assert_eq!(again.iter().filter(|id| **id != 0).count(), 1);
+    assert_eq!(again[1] / range, 1);
+    assert_eq!(cache.metrics(), metrics);
 }

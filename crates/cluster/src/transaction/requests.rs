@@ -42,7 +42,14 @@ async fn decide<R>(
             Decision::Keep(answer) => Ok((None, answer)),
         }
     })?;
-    let (taken, answer) = decided?;
+    let (taken, answer) = match decided {
+        Ok(decided) => decided,
+        Err(code) => {
+            // Refused because of what a former coordinator knows, a transaction would fail that is fine.
+            shard.is_current(broker)?;
+            return Err(code);
+        }
+    };
     match taken {
         Some(taken) => shard.committed(broker, &taken, COMMIT_TIMEOUT).await?,
         None => shard.settled(broker, COMMIT_TIMEOUT).await?,

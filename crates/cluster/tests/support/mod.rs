@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod group;
+
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
@@ -176,12 +178,19 @@ impl Client {
     }
 
     pub async fn metadata(&mut self, topic: &str) -> (MetadataResponse, MetadataTopic) {
+        self.metadata_of(Uuid::ZERO, Some(topic)).await
+    }
+
+    /// Metadata of a topic by its id, or by its name if the id is zero.
+    pub async fn metadata_of(
+        &mut self,
+        topic_id: Uuid,
+        name: Option<&str>,
+    ) -> (MetadataResponse, MetadataTopic) {
         const VERSION: i16 = 12;
+        let name = name.map(str::to_owned);
         let request = MetadataRequest {
-            topics: Some(vec![MetadataRequestTopic {
-                topic_id: Uuid::ZERO,
-                name: Some(topic.to_owned()),
-            }]),
+            topics: Some(vec![MetadataRequestTopic { topic_id, name }]),
             allow_auto_topic_creation: true,
             ..MetadataRequest::default()
         };

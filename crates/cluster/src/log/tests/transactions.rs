@@ -167,13 +167,14 @@ fn a_marker_invalidates_the_verification_before_it() {
     let (_, mut log) = fresh(&config());
     let batch = transactional(1, 0, 0);
     let guard = log.begin_verification(&batch, NOW);
-    assert!(guard.is_some());
+    assert!(log.is_verifying(1, guard.unwrap()));
     // The coordinator has aborted it meanwhile.
     assert_eq!(act(&mut log, End(1, 0, ABORT, 0)), Ok(0));
     let late = log.append_from(Origin::Client, batch.clone(), guard, 0, NOW).unwrap_err();
     assert_eq!(late.code, ErrorCode::INVALID_TXN_STATE);
     let again = log.begin_verification(&batch, NOW);
     assert_ne!(guard, again);
+    assert!(!log.is_verifying(1, guard.unwrap()) && log.is_verifying(1, again.unwrap()));
     log.append_from(Origin::Client, batch.clone(), again, 0, NOW).unwrap();
     assert_eq!(log.begin_verification(&batch, NOW), None, "the transaction is open");
 }

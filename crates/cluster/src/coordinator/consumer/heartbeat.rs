@@ -1,0 +1,346 @@
+//! The heartbeat, with which a member joins, stays, changes its wishes, lets go and is given partitions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use curtail_wire::ErrorCode;
+
+use super::{
+    ConsumerGroup, Draft, Moment, Refused, Step,
+    change::{Change, Resolved},
+    member::{Current, LEFT, LEFT_FOR_NOW, Member, Partitions, Profile, is_subset, partitions},
+    reconcile::Towards,
+    regex,
+    topics::Topics,
+};
+
+/// How long what was resolved holds at least, even if topics have come.
+const REGEX_MIN_INTERVAL_MS: i64 = 10_000;
+
+/// A heartbeat. What is `None` has not changed since the last one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heartbeat {
+    /// Empty for a member of version 0 that joins.
+    pub(crate) member_id: String,
+    /// The id for a member that has none.
+    pub(crate) new_id: String,
+    /// 0 joins, [`LEFT`] and [`LEFT_FOR_NOW`] leave.
+    pub(crate) epoch: i32,
+    pub(crate) instance_id: Option<String>,
+    pub(crate) rack_id: Option<String>,
+    pub(crate) client_id: String,
+    pub(crate) client_host: String,
+    pub(crate) rebalance_timeout_ms: Option<i32>,
+    pub(crate) topics: Option<BTreeSet<String>>,
+    pub(crate) regex: Option<String>,
+    pub(crate) assignor: Option<String>,
+    pub(crate) owned: Option<Partitions>,
+}
+
+impl Heartbeat {
+    fn joins(&self) -> bool {
+        self.epoch == 0
+    }
+
+    /// Whether it says everything, as after an error.
+    fn is_full(&self) -> bool {
+        let wishes = self.topics.is_some() || self.regex.is_some();
+        wishes && self.rebalance_timeout_ms.is_some() && self.owned.is_some()
+    }
+
+    /// What the member says of itself now.
+    fn profile(&self, before: &Profile) -> Profile {
+        let or = |new: &Option<String>, old: &Option<String>| new.clone().or_else(|| old.clone());
+        Profile {
+            instance_id: or(&self.instance_id, &before.instance_id),
+            rack_id: or(&self.rack_id, &before.rack_id),
+            client_id: self.client_id.clone(),
+            client_host: self.client_host.clone(),
+            topics: self.topics.clone().unwrap_or_else(|| before.topics.clone()),
+            regex: self.regex.clone().unwrap_or_else(|| before.regex.clone()),
+            rebalance_timeout_ms: self.rebalance_timeout_ms.unwrap_or(before.rebalance_timeout_ms),
+            assignor: or(&self.assignor, &before.assignor),
+        }
+    }
+}
+
+/// The answer to a heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beat {
+    pub(crate) member_id: String,
+    pub(crate) epoch: i32,
+    /// None when the member has left.
+    pub(crate) heartbeat_interval: Option<Duration>,
+    /// What the member may have, if that has changed or it does not know.
+    pub(crate) assignment: Option<Partitions>,
+    /// Expressions to resolve; [`ConsumerGroup::resolved`] takes the result.
+    pub(crate) resolve: Option<BTreeSet<String>>,
+}
+
+/// What a member's new wishes mean.
+struct Wishes {
+    /// They are others than before.
+    changed: bool,
+    /// The group needs a new target for them at once. Not for an expression that has not been resolved.
+    bump: bool,
+    /// There is an expression that nobody has had before.
+    new_regex: bool,
+}
+
+impl ConsumerGroup {
+    /// Takes a heartbeat.
+    ///
+    /// # Errors
+    /// Nothing has changed; UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH tell the member to join anew.
+    pub(crate) fn heartbeat(
+        &self,
+        at: Moment,
+        topics: &Topics<'_>,
+        request: &Heartbeat,
+    ) -> Result<Step<Beat>, Refused> {
+        if matches!(request.epoch, LEFT | LEFT_FOR_NOW) {
+            return self.leave_by_heartbeat(topics, request);
+        }
+        self.check_size(&request.member_id)?;
+        let id = match request.member_id.as_str() {
+            "" => request.new_id.clone(),
+            id => id.to_owned(),
+        };
+        let mut draft = self.draft();
+        let before = draft.member(&id, request)?;
+        let wishes = draft.update(&id, &before, request)?;
+        let resolve = draft.begin_resolving(at, topics, &wishes);
+        draft.refresh(topics, wishes.bump);
+        draft.assign(at, topics);
+        draft.reconcile(at, topics, &id, request, wishes.changed)?;
+        draft.group.sessions.insert(id.clone(), at.now + self.settings.session_timeout);
+        let current = draft.group.members.get(&id).map(|member| member.current.clone());
+        let current = current.unwrap_or_default();
+        let tells = request.joins()
+            || request.is_full()
+            || current.assigned
+                != before.map(|member| member.current.assigned.clone()).unwrap_or_default();
+        let answer = Beat {
+            member_id: id,
+            epoch: current.epoch,
+            heartbeat_interval: Some(self.settings.heartbeat_interval),
+            assignment: tells.then(|| partitions(&current.assigned)),
+            resolve,
+        };
+        Ok(draft.done(answer))
+    }
+
+    fn check_size(&self, member_id: &str) -> Result<(), Refused> {
+        let max = self.settings.max_size;
+        if self.members.len() < max || self.members.contains_key(member_id) {
+            return Ok(());
+        }
+        let reason = format!("the group has the most members it may have, {max}");
+        Err(Refused::new(ErrorCode::GROUP_MAX_SIZE_REACHED, reason))
+    }
+
+    /// The static member of this name, which must have this id.
+    pub(super) fn static_member(
+        &self,
+        instance_id: &str,
+        id: &str,
+    ) -> Result<&Arc<Member>, Refused> {
+        let known = self.statics.get(instance_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        if known != id {
+            let reason = format!("the instance id {instance_id} belongs to member {known}");
+            return Err(Refused::new(ErrorCode::FENCED_INSTANCE_ID, reason));
+        }
+        Ok(self.members.get(known).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?)
+    }
+
+    /// The expressions of the members.
+    pub(super) fn expressions(&self) -> BTreeSet<String> {
+        let regexes = self.members.values().map(|member| &member.profile.regex);
+        regexes.filter(|regex| !regex.is_empty()).cloned().collect()
+    }
+
+    /// Takes the topics that expressions stand for. Those that nobody wants any more are left out.
+    pub(crate) fn resolved(
+        &self,
+        topics: &Topics<'_>,
+        version: u64,
+        resolved: BTreeMap<String, Resolved>,
+    ) -> Step<()> {
+        let mut draft = self.draft();
+        draft.group.resolving = false;
+        draft.group.resolved_at = Some(version);
+        let wanted = self.expressions();
+        let mut changed = false;
+        for (expression, resolved) in resolved {
+            if !wanted.contains(&expression) {
+                continue;
+            }
+            let known = self.regexes.get(&expression);
+            changed |= match known {
+                Some(known) => known.topics != resolved.topics,
+                None => !resolved.topics.is_empty(),
+            };
+            draft.change(Change::Regex(expression, Some(resolved)));
+        }
+        draft.refresh(topics, changed);
+        draft.done(())
+    }
+
+    /// The expressions were not resolved, or the result was not stored.
+    pub(crate) fn resolve_failed(&mut self) {
+        self.resolving = false;
+    }
+}
+
+impl Draft {
+    /// The member as it is before the heartbeat; `None` for one that is new. A static member that comes back takes the
+    /// place of the one that has left.
+    fn member(&mut self, id: &str, request: &Heartbeat) -> Result<Option<Arc<Member>>, Refused> {
+        let Some(instance_id) = &request.instance_id else {
+            let member = self.group.members.get(id).cloned();
+            return match member {
+                Some(member) => check_epoch(&member.current, request).map(|()| Some(member)),
+                None if request.joins() => Ok(None),
+                None => Err(ErrorCode::UNKNOWN_MEMBER_ID.into()),
+            };
+        };
+        if !request.joins() {
+            let member = Arc::clone(self.group.static_member(instance_id, id)?);
+            return check_epoch(&member.current, request).map(|()| Some(member));
+        }
+        let Some(known) = self.group.statics.get(instance_id).cloned() else {
+            return Ok(self.group.members.get(id).cloned());
+        };
+        let Some(left) = self.group.members.get(&known).cloned() else { return Ok(None) };
+        if left.current.epoch != LEFT_FOR_NOW {
+            let reason =
+                format!("member {known} has the instance id {instance_id} and has not left");
+            return Err(Refused::new(ErrorCode::UNRELEASED_INSTANCE_ID, reason));
+        }
+        let target = self.group.target(&known);
+        let current = Current { epoch: 0, previous_epoch: 0, ..left.current.clone() };
+        self.tombstones(&known);
+        self.change(Change::Member(id.to_owned(), Some(left.profile.clone())));
+        self.change(Change::Target(id.to_owned(), Some(target)));
+        self.change(Change::Current(id.to_owned(), Some(current)));
+        Ok(self.group.members.get(id).cloned())
+    }
+
+    /// Takes on what the member says of itself.
+    fn update(
+        &mut self,
+        id: &str,
+        before: &Option<Arc<Member>>,
+        request: &Heartbeat,
+    ) -> Result<Wishes, Refused> {
+        let new = Profile::default();
+        let old = before.as_ref().map_or(&new, |member| &member.profile);
+        let profile = request.profile(old);
+        let regex_changed = profile.regex != old.regex;
+        let had_regex = !old.regex.is_empty();
+        let topics_changed = profile.topics != old.topics;
+        let expressions = self.group.expressions();
+        let new_regex =
+            regex_changed && !profile.regex.is_empty() && !expressions.contains(&profile.regex);
+        if new_regex {
+            regex::compile(&profile.regex)?;
+        }
+        // An expression that is not resolved yet makes a new epoch when it is.
+        let resolved = match profile.regex.as_str() {
+            "" => had_regex,
+            regex => self.group.regexes.contains_key(regex),
+        };
+        if before.is_none() || profile != *old {
+            self.change(Change::Member(id.to_owned(), Some(profile)));
+        }
+        if regex_changed {
+            self.forget_unused_regexes();
+        }
+        Ok(Wishes {
+            changed: topics_changed || regex_changed,
+            bump: topics_changed || regex_changed && resolved,
+            new_regex,
+        })
+    }
+
+    /// The expressions to resolve now, all of them together: when one is new, when topics have come, and after a time.
+    fn begin_resolving(
+        &mut self,
+        at: Moment,
+        topics: &Topics<'_>,
+        wishes: &Wishes,
+    ) -> Option<BTreeSet<String>> {
+        let group = &mut self.group;
+        let expressions = group.expressions();
+        if expressions.is_empty() || group.resolving {
+            return None;
+        }
+        let last = group.regexes.values().next().map(|resolved| resolved.timestamp);
+        let since = last.map_or(i64::MAX, |last| at.now_ms.saturating_sub(last));
+        if since <= REGEX_MIN_INTERVAL_MS {
+            return None;
+        }
+        let interval = i64::try_from(group.settings.regex_refresh_interval.as_millis());
+        let due = wishes.new_regex
+            || expressions.len() != group.regexes.len()
+            || group.resolved_at.is_none_or(|version| version < topics.image.topics_created)
+            || since > interval.unwrap_or(i64::MAX);
+        if !due {
+            return None;
+        }
+        group.resolving = true;
+        Some(expressions)
+    }
+
+    /// Leads the member a step towards its part of the target.
+    fn reconcile(
+        &mut self,
+        at: Moment,
+        topics: &Topics<'_>,
+        id: &str,
+        request: &Heartbeat,
+        subscription_changed: bool,
+    ) -> Result<(), Refused> {
+        let group = &self.group;
+        let Some(member) = group.members.get(id) else { return Ok(()) };
+        if !subscription_changed && member.current.is_reconciled_to(group.assignment_epoch) {
+            return Ok(());
+        }
+        let towards = Towards {
+            epoch: group.assignment_epoch,
+            target: &group.target(id),
+            subscribed: &topics.ids(group.wanted(&member.profile)),
+            subscription_changed,
+            owned: request.owned.as_ref(),
+            held_by_another: &|topic, partition| {
+                group.owners.get(&(topic, partition)).is_some_and(|owner| **owner != *id)
+            },
+        };
+        let next = towards.step(&member.current)?;
+        if next != member.current {
+            self.change(Change::Current(id.to_owned(), Some(next)));
+            if let Some(member) = self.group.members.get(id).cloned() {
+                self.group.watch_rebalance(at.now, id, &member);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A member in the epoch before the last one has not seen the last answer, if it has nothing that it may not have.
+fn check_epoch(member: &Current, request: &Heartbeat) -> Result<(), Refused> {
+    let (given, known) = (request.epoch, member.epoch);
+    let lost_answer = || {
+        let owned = request.owned.as_ref();
+        given == member.previous_epoch
+            && owned.is_some_and(|owned| is_subset(owned, &member.assigned))
+    };
+    if request.joins() || given == known || given < known && lost_answer() {
+        return Ok(());
+    }
+    let reason = format!("the member is in epoch {known}, not in {given}, and must join again");
+    Err(Refused::new(ErrorCode::FENCED_MEMBER_EPOCH, reason))
+}

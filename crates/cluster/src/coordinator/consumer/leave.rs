@@ -1,0 +1,152 @@
+//! Leaving, being forgotten, and what comes of it.
+
+use std::sync::Arc;
+
+use curtail_wire::ErrorCode;
+use tokio::time::Instant;
+
+use super::{
+    ConsumerGroup, Draft, Refused, Step,
+    change::Change,
+    heartbeat::{Beat, Heartbeat},
+    member::{LEFT_FOR_NOW, Member, MemberState},
+    topics::Topics,
+};
+
+impl ConsumerGroup {
+    /// A heartbeat with which a member leaves, a static one perhaps for now only.
+    pub(super) fn leave_by_heartbeat(
+        &self,
+        topics: &Topics<'_>,
+        request: &Heartbeat,
+    ) -> Result<Step<Beat>, Refused> {
+        let id = request.member_id.as_str();
+        match &request.instance_id {
+            Some(instance_id) => {
+                self.static_member(instance_id, id)?;
+            }
+            None => {
+                self.members.get(id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+            }
+        }
+        let mut draft = self.draft();
+        if request.instance_id.is_some() && request.epoch == LEFT_FOR_NOW {
+            if let Some(member) = self.members.get(id) {
+                draft.change(Change::Current(id.to_owned(), Some(member.current.left_for_now())));
+            }
+        } else {
+            draft.remove(topics, &[id.to_owned()]);
+        }
+        let answer = Beat {
+            member_id: id.to_owned(),
+            epoch: request.epoch,
+            heartbeat_interval: None,
+            assignment: None,
+            resolve: None,
+        };
+        Ok(draft.done(answer))
+    }
+
+    /// LeaveGroup: members go, each named by its id or, a static one, by its instance id. One result for each.
+    pub(crate) fn leave(
+        &self,
+        topics: &Topics<'_>,
+        leaving: &[(String, Option<String>)],
+    ) -> Step<Vec<Result<(), ErrorCode>>> {
+        let mut gone = Vec::new();
+        let mut leave = |id: &String, instance_id: Option<&String>| {
+            let id = match instance_id {
+                None => self.members.get_key_value(id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?.0,
+                Some(instance_id) => {
+                    let known =
+                        self.statics.get(instance_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+                    // Tools that remove a static member do not know its id.
+                    if !id.is_empty() && id != known {
+                        return Err(ErrorCode::FENCED_INSTANCE_ID);
+                    }
+                    known
+                }
+            };
+            gone.push(id.clone());
+            Ok(())
+        };
+        let results = leaving.iter().map(|(id, instance)| leave(id, instance.as_ref())).collect();
+        let mut draft = self.draft();
+        draft.remove(topics, &gone);
+        draft.done(results)
+    }
+
+    /// Forgets who has been silent, or has kept what it is to lose, for too long.
+    pub(crate) fn expire(&self, now: Instant, topics: &Topics<'_>) -> Step<()> {
+        let mut draft = self.draft();
+        let silent = self.sessions.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
+        let mut gone: Vec<String> = silent.collect();
+        for (id, _) in self.rebalances.iter().filter(|(_, (at, _))| *at <= now) {
+            draft.group.rebalances.remove(id);
+            if self.is_late(id) && !gone.contains(id) {
+                gone.push(id.clone());
+            }
+        }
+        draft.remove(topics, &gone);
+        draft.done(())
+    }
+
+    /// Whether the member is still in the epoch in which it was told to let go of something.
+    fn is_late(&self, id: &str) -> bool {
+        let since = self.rebalances.get(id).map(|(_, epoch)| *epoch);
+        self.members.get(id).is_some_and(|member| Some(member.current.epoch) == since)
+    }
+
+    /// What is due could not be stored: it becomes due again at this time.
+    pub(crate) fn postpone(&mut self, now: Instant, until: Instant) {
+        let due = self.sessions.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
+        for id in due.collect::<Vec<_>>() {
+            self.sessions.insert(id, until);
+        }
+        let due = self.rebalances.iter().filter(|(_, (at, _))| *at <= now);
+        let due: Vec<_> = due.map(|(id, (_, epoch))| (id.clone(), *epoch)).collect();
+        for (id, epoch) in due {
+            self.rebalances.insert(id, (until, epoch));
+        }
+    }
+
+    /// Sets the time by which a member must have let go of what it is to lose.
+    pub(super) fn watch_rebalance(&mut self, now: Instant, id: &str, member: &Arc<Member>) {
+        if member.current.state != MemberState::UnrevokedPartitions {
+            self.rebalances.remove(id);
+            return;
+        }
+        let timeout = u64::try_from(member.profile.rebalance_timeout_ms).unwrap_or(0);
+        let until = now + std::time::Duration::from_millis(timeout);
+        self.rebalances.insert(id.to_owned(), (until, member.current.epoch));
+    }
+}
+
+impl Draft {
+    /// Takes members out, with the expressions that nobody else wants, and begins a new epoch.
+    fn remove(&mut self, topics: &Topics<'_>, ids: &[String]) {
+        if ids.is_empty() {
+            return;
+        }
+        for id in ids {
+            self.tombstones(id);
+        }
+        self.forget_unused_regexes();
+        self.refresh(topics, true);
+    }
+
+    pub(super) fn tombstones(&mut self, id: &str) {
+        self.change(Change::Current(id.to_owned(), None));
+        self.change(Change::Target(id.to_owned(), None));
+        self.change(Change::Member(id.to_owned(), None));
+    }
+
+    /// Deletes what was resolved for nobody.
+    pub(super) fn forget_unused_regexes(&mut self) {
+        let wanted = self.group.expressions();
+        let unused = self.group.regexes.keys().filter(|regex| !wanted.contains(*regex)).cloned();
+        for regex in unused.collect::<Vec<_>>() {
+            self.change(Change::Regex(regex, None));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Groups of the consumer protocol among the others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use curtail_wire::ErrorCode;
+
+use super::{
+    super::{
+        consumer::{
+            Beat, Change, ConsumerGroup, Heartbeat, Moment, Refused, Resolved, Step, Topics,
+            resolve,
+        },
+        group::Group,
+        offsets::TopicPartition,
+        records::{OffsetValue, consumer_record},
+        runtime::{Cx, StateRecord},
+    },
+    AnyGroup, CommitBy, Committer, Groups, Kept, Left,
+};
+use crate::replica::partition::Taken;
+
+/// How soon what could not be stored is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// First version of OffsetCommit that knows epochs of members.
+const MEMBER_EPOCHS: i16 = 9;
+
+impl Groups {
+    /// Takes on a change from the log.
+    pub(super) fn take_on_change(&mut self, id: &str, change: Change) {
+        let is_deletion = change.is_deletion();
+        let deletes_group = change == Change::Group(None);
+        if !is_deletion && self.consumers(id).is_none() {
+            let group = AnyGroup::Consumer(ConsumerGroup::new(self.settings.clone()));
+            self.kept(id, -1).group = group;
+        }
+        let config = self.config;
+        let Some(kept) = self.groups.get_mut(id) else { return };
+        let AnyGroup::Consumer(group) = &mut kept.group else { return };
+        group.apply(change);
+        if deletes_group {
+            kept.group = AnyGroup::Classic(Group::new(config, -1));
+            self.drop_if_unused(id);
+        }
+    }
+
+    /// ConsumerGroupHeartbeat: what to answer once what was appended, or everything before it, is committed.
+    pub(crate) fn beat(
+        &mut self,
+        id: &str,
+        request: &Heartbeat,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<(Beat, Option<Taken>), Refused> {
+        let broker = cx.broker;
+        let image = broker.image();
+        let topics = Topics { image: &image, config: &broker.config };
+        let at = Moment { now: cx.now, now_ms: cx.now_ms() };
+        let not_found = || {
+            let reason = format!("there is no group {id} of the consumer protocol");
+            Refused::new(ErrorCode::GROUP_ID_NOT_FOUND, reason)
+        };
+        let joins = request.epoch == 0;
+        let new = || ConsumerGroup::new(self.settings.clone());
+        let (before, step) = match self.groups.get(id).map(|kept| &kept.group) {
+            Some(AnyGroup::Consumer(group)) => (Vec::new(), group.heartbeat(at, &topics, request)),
+            Some(group) if joins && group.is_unused() => {
+                (group.tombstones(id), new().heartbeat(at, &topics, request))
+            }
+            None if joins => (Vec::new(), new().heartbeat(at, &topics, request)),
+            _ => return Err(not_found()),
+        };
+        let (beat, taken) = self.take_step(id, before, step?, cx)?;
+        if let Some(expressions) = beat.resolve.clone() {
+            resolve_later(id, expressions, cx);
+        }
+        Ok((beat, taken))
+    }
+
+    /// Appends what a step changes, after other records, and takes the group that it leads to.
+    fn take_step<T>(
+        &mut self,
+        id: &str,
+        mut records: Vec<StateRecord>,
+        step: Step<T>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<(T, Option<Taken>), ErrorCode> {
+        records.extend(step.changes.iter().map(|change| consumer_record(id, change)));
+        let taken = match records.is_empty() {
+            true => None,
+            false => Some(cx.append(&records)?),
+        };
+        let now_ms = cx.now_ms();
+        self.kept(id, now_ms).group = AnyGroup::Consumer(step.group);
+        self.arm(id);
+        Ok((step.answer, taken))
+    }
+
+    /// LeaveGroup of members of the consumer protocol, by whoever administers the group.
+    pub(super) fn leave_consumers(
+        &mut self,
+        id: &str,
+        leaving: &[(String, Option<String>)],
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<Left, ErrorCode> {
+        let broker = cx.broker;
+        let image = broker.image();
+        let topics = Topics { image: &image, config: &broker.config };
+        let Some(group) = self.consumers(id) else { return Ok((Vec::new(), None)) };
+        let step = group.leave(&topics, leaving);
+        self.take_step(id, Vec::new(), step, cx)
+    }
+
+    /// Forgets members that are due.
+    pub(super) fn expire_consumers(&mut self, id: &str, cx: &mut Cx<'_, Self>) {
+        let broker = cx.broker;
+        let image = broker.image();
+        let topics = Topics { image: &image, config: &broker.config };
+        let Some(group) = self.consumers(id) else { return };
+        let step = group.expire(cx.now, &topics);
+        if let Err(code) = self.take_step(id, Vec::new(), step, cx) {
+            tracing::debug!(group = id, code = code.name(), "members that are due stay for now");
+            if let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id) {
+                group.postpone(cx.now, cx.now + RETRY);
+            }
+            self.arm(id);
+        }
+    }
+
+    /// Takes the topics that a group's expressions stand for.
+    fn resolved(
+        &mut self,
+        id: &str,
+        version: u64,
+        resolved: BTreeMap<String, Resolved>,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let broker = cx.broker;
+        let image = broker.image();
+        let topics = Topics { image: &image, config: &broker.config };
+        let Some(group) = self.consumers(id) else { return };
+        let step = group.resolved(&topics, version, resolved);
+        if self.take_step(id, Vec::new(), step, cx).is_err()
+            && let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id)
+        {
+            group.resolve_failed();
+        }
+    }
+
+    /// Makes room for a member of the classic protocol, which has this id or none yet.
+    ///
+    /// # Errors
+    /// INCONSISTENT_GROUP_PROTOCOL while the group has members of the other protocol, UNKNOWN_MEMBER_ID for an id where
+    /// there is no group of this one.
+    pub(super) fn make_classic(
+        &mut self,
+        id: &str,
+        member_id: &str,
+        cx: &mut Cx<'_, Self>,
+    ) -> Result<(), ErrorCode> {
+        let group = match self.group(id) {
+            Some(AnyGroup::Classic(_)) => return Ok(()),
+            Some(AnyGroup::Consumer(group)) if !group.is_empty() => {
+                return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
+            }
+            _ if !member_id.is_empty() => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
+            None => return Ok(()),
+            Some(AnyGroup::Consumer(group)) => group,
+        };
+        let tombstones = group.tombstones();
+        let records: Vec<_> = tombstones.iter().map(|change| consumer_record(id, change)).collect();
+        cx.append(&records)?;
+        let (config, now_ms) = (self.config, cx.now_ms());
+        self.kept(id, now_ms).group = AnyGroup::Classic(Group::new(config, now_ms));
+        self.arm(id);
+        Ok(())
+    }
+
+    /// Checks who commits where there is no group of the classic protocol.
+    pub(super) fn may_commit(
+        &self,
+        id: &str,
+        committer: Committer<'_>,
+        by: CommitBy,
+        offsets: &[(TopicPartition, OffsetValue)],
+        cx: &Cx<'_, Self>,
+    ) -> Result<(), ErrorCode> {
+        let Committer { member_id, instance_id, generation: epoch } = committer;
+        let Some(group) = self.consumers(id) else {
+            return match by {
+                _ if epoch < 0 => Ok(()),
+                CommitBy::Request(MEMBER_EPOCHS..) => Err(ErrorCode::GROUP_ID_NOT_FOUND),
+                _ => Err(ErrorCode::ILLEGAL_GENERATION),
+            };
+        };
+        let anonymous = epoch == -1 && member_id.is_empty() && instance_id.is_none();
+        if by == CommitBy::Transaction && anonymous {
+            return Ok(());
+        }
+        let image = cx.broker.image();
+        let ids = offsets
+            .iter()
+            .map(|((topic, partition), _)| image.topic(topic).map(|topic| (topic.id, *partition)));
+        match (group.may_commit(member_id, epoch, ids), by) {
+            (Err(ErrorCode::STALE_MEMBER_EPOCH), CommitBy::Transaction) => {
+                Err(ErrorCode::ILLEGAL_GENERATION)
+            }
+            (Ok(()) | Err(ErrorCode::STALE_MEMBER_EPOCH), CommitBy::Request(..MEMBER_EPOCHS))
+                if !group.is_empty() =>
+            {
+                Err(ErrorCode::UNSUPPORTED_VERSION)
+            }
+            (may, _) => may,
+        }
+    }
+
+    /// Checks who looks up offsets.
+    ///
+    /// # Errors
+    /// UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+    pub(crate) fn may_fetch(
+        &self,
+        id: &str,
+        member_id: Option<&str>,
+        epoch: i32,
+    ) -> Result<(), ErrorCode> {
+        self.consumers(id).map_or(Ok(()), |group| group.may_fetch(member_id, epoch))
+    }
+}
+
+/// Resolves expressions beside the requests: there may be many topics.
+fn resolve_later(id: &str, expressions: BTreeSet<String>, cx: &Cx<'_, Groups>) {
+    let (broker, shard) = (cx.broker.clone(), cx.shard.clone());
+    let id = id.to_owned();
+    cx.broker.spawn(async move {
+        let image = Arc::clone(&broker.image());
+        let resolved = resolve(&expressions, &image, broker.env.wall.now_ms());
+        // Where the shard is gone, so is the group.
+        let _ = shard.run(&broker, |groups, cx| {
+            groups.resolved(&id, image.version, resolved, cx);
+        });
+    });
+}

@@ -1,0 +1,41 @@
+//! What the tests of groups of either protocol share: one group and its coordinator.
+
+use curtail_cluster::Cluster;
+use curtail_wire::cold::{
+    StrBytes,
+    messages::{FindCoordinatorRequest, GroupId, TopicName},
+};
+
+use super::{Client, soon};
+
+pub const GROUP: &str = "hello";
+/// Of four partitions: Java's hash of the group's name is 99162322.
+pub const PARTITION: i32 = 2;
+pub const OFFSETS: &str = "__consumer_offsets";
+
+pub fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}
+
+pub fn group() -> GroupId {
+    GroupId(text(GROUP))
+}
+
+pub fn topic(name: &str) -> TopicName {
+    TopicName(text(name))
+}
+
+/// Waits until the group has a coordinator.
+pub async fn ready(cluster: &Cluster) {
+    let mut client = Client::connect(cluster, 1).await;
+    let request = FindCoordinatorRequest::default().with_coordinator_keys(vec![text(GROUP)]);
+    client.cold(4, &request).await;
+    soon(cluster.wait_until(|c| c.leader(OFFSETS, PARTITION).is_some())).await;
+    cluster.settled().await;
+}
+
+/// A connection to the group's coordinator.
+pub async fn coordinator(cluster: &Cluster) -> Client {
+    let (leader, _) = cluster.leader(OFFSETS, PARTITION).expect("a leader");
+    Client::connect(cluster, leader).await
+}
