@@ -64,9 +64,9 @@ pub use admin::{
     TopicDescription, TopicListing,
 };
 pub use config::{
-    Acks, AdminConfig, Assignor, CommonConfig, ConsumerConfig, Given, IGNORED_PROPERTIES,
-    LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, load_properties,
-    parse_properties,
+    Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, Given,
+    GroupProtocol, IGNORED_PROPERTIES, LeaderDiscovery, OffsetReset, ProducerConfig,
+    RecoveryStrategy, load_properties, parse_properties,
 };
 pub use consumer::{
     Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, PendingCommit, Rebalance,
@@ -80,7 +80,10 @@ pub use curtail_wire::{
     records::{HeaderIter, RecordRef},
 };
 pub use error::{ConfigError, Error, Result};
-pub use metrics::{BrokerMetrics, Distribution, NamedMetric, ProducerMetrics};
+pub use metrics::{
+    BrokerMetrics, ConsumerMetrics, Distribution, FetchMetrics, NamedMetric, PartitionLag,
+    ProducerMetrics,
+};
 pub use producer::{
     ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,
     OutgoingRecord, PartitionMetrics, Partitioner, Producer, ProducerInterceptor,

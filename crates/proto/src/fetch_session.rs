@@ -24,7 +24,7 @@ mod tests;
 
 /// Epoch of a request that opens a session.
 const OPENING: i32 = 0;
-/// Epoch of a request that ends a session.
+/// Epoch of a request that ends a session, or has none.
 const CLOSING: i32 = -1;
 
 /// How the requests name topics. A session never mixes both.
@@ -310,6 +310,23 @@ impl FetchSession {
     /// wait for records: if it were abandoned, nobody would know the session that it opened.
     pub fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening { refused: false, .. })
+    }
+
+    /// Whether the broker keeps a session for this reader, as far as is known.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// A request that has nothing to do with the session and leaves it as it is.
+    pub fn request_without_session(
+        &self,
+        partitions: impl IntoIterator<Item = (SessionPartition, Params)>,
+    ) -> SessionRequest {
+        let mut topics = TopicList::new(self.naming);
+        for (key, params) in partitions {
+            topics.push(&self.normal(key), params);
+        }
+        SessionRequest { session_epoch: CLOSING, topics: topics.list, ..Default::default() }
     }
 
     /// The request that ends the session, `None` when there is none.

@@ -1,4 +1,5 @@
-//! One member of a consumer group of the classic protocol (KIP-62, KIP-394, KIP-345, KIP-429).
+//! One member of a consumer group: of the classic protocol (KIP-62, KIP-394, KIP-345, KIP-429), where the members
+//! assign, or of the consumer protocol (KIP-848), where the coordinator does ([`reconciliation`]).
 //!
 //! The machine knows what to ask of the coordinator next ([`Membership::next`]) and what the answers mean, and what the
 //! application has to do with its partitions ([`Membership::handover`]). Partitions change hands on the application's
@@ -8,6 +9,16 @@
 //!   Out ── subscribe ──▶ Yielding ──▶ Flushing ──▶ Joining ──▶ Assigning ──▶ Syncing ──▶ Offered ──▶ Settled
 //!                           ▲  what it owns         (the leader only)        the application takes it │
 //!                           └─────────── a rebalance, other topics, a lost membership ────────────────┘
+//! ```
+//!
+//! Under the consumer protocol there is no rebalance to go through: a member joins with a heartbeat and every answer may
+//! bring another assignment.
+//!
+//! ```text
+//!   Out ── subscribe ──▶ Flushing ──▶ Joining ──▶ Settled ◀──────────── the application takes it ── Offered
+//!                           ▲                        │ what is to be given up                           ▲
+//!                           │ lost                   ▼                                                  │ what is new
+//!                        Yielding ◀───────────── Yielding ── the application lets go ──▶ Flushing ──────┘
 //! ```
 //!
 //! While the application has something to do (`Yielding`, `Offered`) the member goes on beating. What it has begun to do
@@ -22,7 +33,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Uuid,
     consumer_protocol::{self, Partitions, Subscription},
 };
 
@@ -33,10 +44,13 @@ use crate::{
 };
 
 mod answers;
+mod reconciliation;
 #[cfg(test)]
 mod tests;
 
 pub use answers::{JoinReply, Trouble};
+use reconciliation::Reconciliation;
+pub use reconciliation::{GroupHeartbeat, GroupReply, TopicIds};
 
 /// What a member is configured with.
 #[derive(Clone, Debug)]
@@ -45,20 +59,62 @@ pub struct Settings {
     pub instance: Option<Arc<str>>,
     /// `max.poll.interval.ms`, which is also how long a rebalance waits for this member.
     pub max_poll_interval: Duration,
-    /// `heartbeat.interval.ms`.
-    pub heartbeat_interval: Duration,
-    /// `partition.assignment.strategy`, the preferred one first; at least one.
-    pub assignors: Vec<Assignor>,
+    /// `group.protocol`.
+    pub protocol: Protocol,
     /// `client.rack`.
     pub rack: Option<Arc<str>>,
     /// Between repeated requests.
     pub backoff: Backoff,
 }
 
+/// Who assigns.
+#[derive(Clone, Debug)]
+pub enum Protocol {
+    /// The leader of the members.
+    Classic {
+        /// `heartbeat.interval.ms`.
+        heartbeat_interval: Duration,
+        /// `partition.assignment.strategy`, the preferred one first; at least one.
+        assignors: Vec<Assignor>,
+    },
+    /// The coordinator.
+    Consumer {
+        /// Id of the member as long as it lives, whatever group it comes back to.
+        member: Arc<str>,
+        /// `group.remote.assignor`; the coordinator's choice without it.
+        assignor: Option<Arc<str>>,
+    },
+}
+
+impl Protocol {
+    fn assignors(&self) -> &[Assignor] {
+        match self {
+            Self::Classic { assignors, .. } => assignors,
+            Self::Consumer { .. } => &[],
+        }
+    }
+
+    /// The id of a member that no coordinator has given one.
+    fn own_id(&self) -> Arc<str> {
+        match self {
+            Self::Classic { .. } => Arc::default(),
+            Self::Consumer { member, .. } => member.clone(),
+        }
+    }
+
+    /// The interval before the coordinator has named one.
+    fn heartbeat_interval(&self) -> Duration {
+        match self {
+            Self::Classic { heartbeat_interval, .. } => *heartbeat_interval,
+            Self::Consumer { .. } => Duration::ZERO,
+        }
+    }
+}
+
 /// Who a member is to its coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Generation of the group.
+    /// Generation of the group, or epoch of the member.
     pub generation: i32,
     /// Id of the member.
     pub member: Arc<str>,
@@ -105,6 +161,10 @@ pub enum Step {
     Sync(Node, Sync),
     /// Tell this broker that the member is alive, and report with [`Membership::beaten`].
     Heartbeat(Node, Identity),
+    /// As [`Step::Heartbeat`] under the consumer protocol, to be reported with [`Membership::group_beaten`].
+    GroupHeartbeat(Node, GroupHeartbeat),
+    /// Find out what these topics are called, not beyond this time, and report with [`Membership::resolved`].
+    Resolve(Vec<Uuid>, Instant),
     /// Tell this broker that the member has gone, and report with [`Membership::left`].
     Leave(Node, Identity),
 }
@@ -139,8 +199,8 @@ pub enum Standing {
 /// Why the member can do nothing more. `E` is the caller's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason<E> {
-    /// The coordinator refused this request for good.
-    Refused(&'static str, ErrorCode),
+    /// The coordinator refused this request for good, perhaps with words of its own.
+    Refused(&'static str, ErrorCode, Option<Arc<str>>),
     /// What the caller reported.
     Reported(E),
 }
@@ -161,7 +221,14 @@ enum Phase<E> {
     Offered(BTreeSet<Key>),
     Settled,
     /// Nothing more, once the application has let go of these.
-    Failed(Vec<Key>, Reason<E>),
+    Failed(Vec<Key>, Reason<E>, Hearing),
+}
+
+/// Whether the application knows of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hearing {
+    Unheard,
+    Heard,
 }
 
 /// What the application is doing. Until it is done nothing may change what it was told to do: whatever would is put off.
@@ -206,11 +273,15 @@ pub struct Membership<E> {
     joined_for: BTreeSet<Arc<str>>,
     /// What the application reads.
     owned: BTreeSet<Key>,
+    /// What a static member has lost and not been given again. Others may not know that it is free.
+    missed: BTreeSet<Key>,
     /// What the coordinator gave last, and in which generation.
     given: Option<(Partitions, i32)>,
     member: Arc<str>,
     generation: i32,
     leading: Option<Leadership>,
+    /// Under the consumer protocol: between what the coordinator wants and what the application does.
+    reconciliation: Option<Reconciliation>,
     coordinator: Option<Node>,
     /// To be told of the end of this membership.
     departure: Option<Identity>,
@@ -226,16 +297,22 @@ pub struct Membership<E> {
 impl<E: Clone> Membership<E> {
     /// A member of nothing.
     pub fn new(settings: Settings, now: Instant) -> Self {
+        let (member, reconciliation) = match &settings.protocol {
+            Protocol::Classic { .. } => (Arc::default(), None),
+            Protocol::Consumer { member, .. } => (member.clone(), Some(Reconciliation::new(now))),
+        };
         Self {
             settings,
             phase: Phase::Out,
             topics: BTreeSet::new(),
             joined_for: BTreeSet::new(),
             owned: BTreeSet::new(),
+            missed: BTreeSet::new(),
             given: None,
-            member: Arc::default(),
+            member,
             generation: -1,
             leading: None,
+            reconciliation,
             coordinator: None,
             departure: None,
             rejoin: false,
@@ -271,9 +348,26 @@ impl<E: Clone> Membership<E> {
     /// Why the member can do nothing more.
     pub fn failure(&self) -> Option<&Reason<E>> {
         match &self.phase {
-            Phase::Failed(_, reason) => Some(reason),
+            Phase::Failed(_, reason, _) => Some(reason),
             _ => None,
         }
+    }
+
+    /// What to tell an application that polls: why the member can do nothing more. What somebody can mend meanwhile,
+    /// such as a missing right, is tried again with the poll after the one that was told.
+    pub fn complaint(&mut self, now: Instant) -> Option<Reason<E>> {
+        let lasts = match &mut self.phase {
+            Phase::Failed(_, reason, hearing @ Hearing::Unheard) => {
+                *hearing = Hearing::Heard;
+                return Some(reason.clone());
+            }
+            Phase::Failed(_, reason, Hearing::Heard) => reason.lasts(&self.settings.protocol),
+            _ => return None,
+        };
+        if !lasts {
+            self.lose_membership(now);
+        }
+        self.failure().cloned()
     }
 
     /// Whether the member reads what it was given and no rebalance is known to be under way.
@@ -304,7 +398,20 @@ impl<E: Clone> Membership<E> {
 
     /// The application wants to read these topics, and no others. A member that has failed tries anew.
     pub fn subscribe(&mut self, topics: BTreeSet<Arc<str>>, now: Instant) {
+        self.want(topics, None, now);
+    }
+
+    /// The application wants to read the topics that this regular expression means to the coordinator. Of the consumer
+    /// protocol only.
+    pub fn subscribe_pattern(&mut self, pattern: Arc<str>, now: Instant) {
+        self.want(BTreeSet::new(), Some(pattern), now);
+    }
+
+    fn want(&mut self, topics: BTreeSet<Arc<str>>, pattern: Option<Arc<str>>, now: Instant) {
         self.topics = topics;
+        if let Some(reconciliation) = &mut self.reconciliation {
+            reconciliation.pattern = pattern;
+        }
         match self.phase {
             Phase::Out => {
                 self.polled = now;
@@ -316,28 +423,35 @@ impl<E: Clone> Membership<E> {
                 self.retry_at_once();
                 self.lose_membership(now);
             }
-            Phase::Settled if self.topics != self.joined_for => self.begin(now),
+            Phase::Settled if self.reconciliation.is_none() && self.topics != self.joined_for => {
+                self.begin(now);
+            }
             // The difference is seen when what is under way has come to its end.
             _ => {}
         }
     }
 
     /// The application wants nothing more and reads nothing more. A dynamic member says goodbye; a static one keeps its
-    /// place until `session.timeout.ms` have passed.
+    /// place until its session ends.
     pub fn leave(&mut self) {
         self.depart();
         self.handing = Handing::Nothing;
         self.phase = Phase::Out;
         self.topics.clear();
         self.owned.clear();
+        self.missed.clear();
         self.given = None;
         self.rejoin = false;
     }
 
     fn depart(&mut self) {
-        if self.settings.instance.is_none() && !self.member.is_empty() {
-            let member = self.member.clone();
-            self.departure = Some(Identity { generation: self.generation, member });
+        let is_static = self.settings.instance.is_some();
+        let generation = match &mut self.reconciliation {
+            Some(reconciliation) => reconciliation.farewell(is_static),
+            None => (!is_static && !self.member.is_empty()).then_some(self.generation),
+        };
+        if let Some(generation) = generation {
+            self.departure = Some(Identity { generation, member: self.member.clone() });
             self.retry_at_once();
         }
         self.forget_membership();
@@ -346,7 +460,8 @@ impl<E: Clone> Membership<E> {
     /// Whether the member is on its way through a rebalance, which may take long. It is not any more when the application
     /// has left meanwhile.
     pub fn awaits_group(&self) -> bool {
-        matches!(self.phase, Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_))
+        let assigns = self.reconciliation.is_none();
+        assigns && matches!(self.phase, Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_))
     }
 
     /// Whether the coordinator has still to be told that the member has gone.
@@ -384,6 +499,11 @@ impl<E: Clone> Membership<E> {
         let due = self.due();
         if due.is_some() {
             self.handing = Handing::UnderWay;
+            if let Phase::Offered(offer) = &self.phase
+                && let Some(reconciliation) = &mut self.reconciliation
+            {
+                reconciliation.taken(offer);
+            }
         }
         due
     }
@@ -392,7 +512,12 @@ impl<E: Clone> Membership<E> {
         match &self.phase {
             Phase::Yielding(Letting::Revoked, keys) => Some(Handover::Revoke(keys.clone())),
             Phase::Yielding(Letting::Lost, keys) => Some(Handover::Lose(keys.clone())),
-            Phase::Failed(keys, _) if !keys.is_empty() => Some(Handover::Lose(keys.clone())),
+            Phase::Failed(keys, ..) if !keys.is_empty() => Some(Handover::Lose(keys.clone())),
+            Phase::Offered(_)
+                if self.reconciliation.as_ref().is_some_and(Reconciliation::is_claiming) =>
+            {
+                None
+            }
             Phase::Offered(offer) => Some(Handover::Adopt {
                 revoked: self.owned.difference(offer).cloned().collect(),
                 added: offer.difference(&self.owned).cloned().collect(),
@@ -419,6 +544,9 @@ impl<E: Clone> Membership<E> {
             Phase::Yielding(letting, keys) => {
                 for key in std::mem::take(keys) {
                     self.owned.remove(&key);
+                    if *letting == Letting::Lost && self.settings.instance.is_some() {
+                        self.missed.insert(key);
+                    }
                 }
                 let until = match letting {
                     Letting::Revoked => now + self.settings.max_poll_interval,
@@ -426,15 +554,24 @@ impl<E: Clone> Membership<E> {
                 };
                 self.phase = Phase::Flushing { until };
             }
-            Phase::Failed(keys, _) => {
+            Phase::Failed(keys, ..) => {
                 keys.clear();
                 self.owned.clear();
             }
             Phase::Offered(offer) => {
                 let offer = std::mem::take(offer);
                 let gave_up = !self.owned.is_subset(&offer);
+                // A static member that comes back is given what it was last given, without a rebalance (KIP-345). What
+                // it still had to let go of then is nobody's: cooperatively, it would have asked for a rebalance after it
+                // had let go.
+                let cooperative = self.rebalance() == Rebalance::Cooperative;
+                let missed = std::mem::take(&mut self.missed);
+                let gave_up = gave_up || cooperative && !missed.is_subset(&offer);
                 self.owned = offer;
                 self.phase = Phase::Settled;
+                if self.reconciliation.is_some() {
+                    return self.reconcile();
+                }
                 // What it gave up can be handed out in the next rebalance.
                 if gave_up || self.rejoin || self.topics != self.joined_for {
                     self.begin(now);
@@ -447,7 +584,7 @@ impl<E: Clone> Membership<E> {
     /// Begins a rebalance on this side: first the application lets go of what the protocol asks for.
     fn begin(&mut self, now: Instant) {
         self.rejoin = false;
-        let yields: Vec<Key> = match Assignor::rebalance(&self.settings.assignors) {
+        let yields: Vec<Key> = match self.rebalance() {
             Rebalance::Eager => self.owned.iter().cloned().collect(),
             Rebalance::Cooperative => self
                 .owned
@@ -461,6 +598,13 @@ impl<E: Clone> Membership<E> {
             true => Phase::Flushing { until: now + self.settings.max_poll_interval },
             false => Phase::Yielding(Letting::Revoked, yields),
         };
+    }
+
+    fn rebalance(&self) -> Rebalance {
+        match &self.settings.protocol {
+            Protocol::Classic { assignors, .. } => Assignor::rebalance(assignors),
+            Protocol::Consumer { .. } => Rebalance::Cooperative,
+        }
     }
 
     fn ask_to_rejoin(&mut self, now: Instant) {
@@ -492,9 +636,12 @@ impl<E: Clone> Membership<E> {
     }
 
     fn forget_membership(&mut self) {
-        self.member = Arc::default();
+        self.member = self.settings.protocol.own_id();
         self.generation = -1;
         self.leading = None;
+        if let Some(reconciliation) = &mut self.reconciliation {
+            reconciliation.forget();
+        }
     }
 
     fn fail(&mut self, reason: Reason<E>) {
@@ -503,7 +650,8 @@ impl<E: Clone> Membership<E> {
             self.handing = Handing::ThenFailed(reason);
             return;
         }
-        self.phase = Phase::Failed(self.owned.iter().cloned().collect(), reason);
+        let owned = self.owned.iter().cloned().collect();
+        self.phase = Phase::Failed(owned, reason, Hearing::Unheard);
     }
 
     fn retry_at_once(&mut self) {
@@ -524,10 +672,11 @@ impl<E: Clone> Membership<E> {
         if let Phase::Flushing { until } = self.phase
             && now >= until
         {
-            self.phase = Phase::Joining;
+            self.flushed();
         }
         match &self.phase {
             Phase::Out | Phase::Failed(..) => Step::Idle,
+            Phase::Joining if self.reconciliation.is_some() => self.beat_group(now),
             Phase::Joining => {
                 self.joined_for.clone_from(&self.topics);
                 let join = Join { member: self.member.clone(), protocols: self.protocols() };
@@ -567,6 +716,9 @@ impl<E: Clone> Membership<E> {
         if now >= poll_by {
             return self.neglected(now);
         }
+        if self.reconciliation.is_some() {
+            return self.stay_in_group(now, poll_by);
+        }
         if now < self.beat_at {
             return Step::Wait(self.beat_at.min(poll_by));
         }
@@ -577,7 +729,7 @@ impl<E: Clone> Membership<E> {
     }
 
     /// The application has not polled for `max.poll.interval.ms`: its partitions go to others, and it joins again when
-    /// it polls again. A static member only stops beating, as in the Java client.
+    /// it polls again. A static member of the classic protocol only stops beating, as in the Java client.
     fn neglected(&mut self, now: Instant) -> Step {
         self.depart();
         if matches!(self.handing, Handing::Nothing) {
@@ -601,6 +753,6 @@ impl<E: Clone> Membership<E> {
             };
             (assignor.name(), subscription.encode(consumer_protocol::VERSION))
         };
-        self.settings.assignors.iter().map(one).collect()
+        self.settings.protocol.assignors().iter().map(one).collect()
     }
 }

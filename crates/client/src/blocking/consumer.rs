@@ -71,6 +71,15 @@ impl Consumer {
         self.inner.subscribe_matching(matches)
     }
 
+    /// As [`crate::Consumer::subscribe_pattern`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.subscribe_pattern(pattern)
+    }
+
     /// As [`crate::Consumer::unsubscribe`].
     pub fn unsubscribe(&mut self) {
         let _entered = self.runtime.enter();

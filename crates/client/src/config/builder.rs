@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
-    Acks, AdminConfig, Assignor, CommonConfig, ConsumerConfig, LeaderDiscovery, OffsetReset,
-    ProducerConfig, RecoveryStrategy, host_and_port,
+    Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, GroupProtocol,
+    LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, host_and_port,
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
@@ -358,10 +358,8 @@ impl ProducerConfig {
 }
 
 setters! { ConsumerConfig:
-    /// Sets `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead.
-    session_timeout: Duration;
-    /// Sets `heartbeat.interval.ms`, at most a third of `session.timeout.ms` by rule of thumb.
-    heartbeat_interval: Duration;
+    /// Sets `group.protocol`.
+    group_protocol: GroupProtocol;
     /// Sets `max.poll.interval.ms`: an application that has not polled for so long loses its partitions to others.
     max_poll_interval: Duration;
     /// Sets `auto.commit.interval.ms`.
@@ -388,6 +386,8 @@ setters! { ConsumerConfig:
     allow_auto_create_topics: bool;
     /// Sets the bytes fetched ahead of polls, over all partitions (`curtail.prefetch.bytes`).
     prefetch_bytes: usize;
+    /// Sets what fetches do about partitions whose records wait in the buffer (`curtail.buffered.partitions`).
+    buffered_partitions: BufferedPartitions;
     /// Sets the bytes one batch may decompress to (`curtail.decompressed.batch.max.bytes`).
     max_decompressed_batch: usize;
 }
@@ -407,13 +407,39 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets `partition.assignment.strategy`, the preferred one first.
+    /// Sets `group.remote.assignor`: the coordinator's assignor, with [`GroupProtocol::Consumer`].
+    #[must_use]
+    pub fn group_remote_assignor(mut self, assignor: impl Into<String>) -> Self {
+        self.group_remote_assignor = Some(assignor.into());
+        self
+    }
+
+    /// Sets `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead. With
+    /// [`GroupProtocol::Classic`] only.
+    #[must_use]
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self.common.given.session_timeout = true;
+        self
+    }
+
+    /// Sets `heartbeat.interval.ms`, at most a third of `session.timeout.ms` by rule of thumb. With
+    /// [`GroupProtocol::Classic`] only.
+    #[must_use]
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.heartbeat_interval = interval;
+        self.common.given.heartbeat_interval = true;
+        self
+    }
+
+    /// Sets `partition.assignment.strategy`, the preferred one first. With [`GroupProtocol::Classic`] only.
     #[must_use]
     pub fn partition_assignment_strategy(
         mut self,
         assignors: impl IntoIterator<Item = Assignor>,
     ) -> Self {
         self.partition_assignment_strategy = assignors.into_iter().collect();
+        self.common.given.assignment_strategy = true;
         self
     }
 
@@ -479,9 +505,12 @@ impl ConsumerConfig {
 
 impl ConsumerConfig {
     fn validate_group(&self) -> Result<(), ConfigError> {
-        for (name, id) in
-            [("group.id", &self.group_id), ("group.instance.id", &self.group_instance_id)]
-        {
+        let texts = [
+            ("group.id", &self.group_id),
+            ("group.instance.id", &self.group_instance_id),
+            ("group.remote.assignor", &self.group_remote_assignor),
+        ];
+        for (name, id) in texts {
             if id.as_ref().is_some_and(String::is_empty) {
                 let reason = "expected a text that is not empty".into();
                 return Err(ConfigError::Invalid { name, value: String::new(), reason });
@@ -493,6 +522,7 @@ impl ConsumerConfig {
                     .into(),
             );
         }
+        self.validate_protocol()?;
         if self.heartbeat_interval >= self.session_timeout {
             return contradiction(format!(
                 "heartbeat.interval.ms={} must be below session.timeout.ms={}",
@@ -507,6 +537,33 @@ impl ConsumerConfig {
             return contradiction("partition.assignment.strategy needs at least one".into());
         }
         Ok(())
+    }
+
+    /// As in the Java client, a setting of the other protocol is refused and not ignored.
+    fn validate_protocol(&self) -> Result<(), ConfigError> {
+        let given = &self.common.given;
+        let (protocol, foreign, instead) = match self.group_protocol {
+            GroupProtocol::Classic => {
+                let assignor = self.group_remote_assignor.as_ref().map(|_| "group.remote.assignor");
+                ("classic", assignor, "leave it out or set group.protocol=consumer")
+            }
+            GroupProtocol::Consumer if given.assignment_strategy => (
+                "consumer",
+                Some("partition.assignment.strategy"),
+                "the brokers assign; leave it out, or choose among theirs with group.remote.assignor",
+            ),
+            GroupProtocol::Consumer => {
+                let session = given.session_timeout.then_some("session.timeout.ms");
+                let heartbeat = given.heartbeat_interval.then_some("heartbeat.interval.ms");
+                ("consumer", session.or(heartbeat), "the brokers decide on it; leave it out")
+            }
+        };
+        match foreign {
+            None => Ok(()),
+            Some(name) => contradiction(format!(
+                "{name} cannot be set with group.protocol={protocol}: {instead}"
+            )),
+        }
     }
 }
 

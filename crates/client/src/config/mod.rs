@@ -76,6 +76,12 @@ pub struct Given {
     pub default_api_timeout: bool,
     /// `enable.auto.commit` was set.
     pub auto_commit: bool,
+    /// `session.timeout.ms` was set.
+    pub session_timeout: bool,
+    /// `heartbeat.interval.ms` was set.
+    pub heartbeat_interval: bool,
+    /// `partition.assignment.strategy` was set.
+    pub assignment_strategy: bool,
     /// `compression.<codec>.level`, by the codec's id.
     pub compression_levels: [Option<i32>; 5],
 }
@@ -135,6 +141,21 @@ pub enum LeaderDiscovery {
     Refresh,
     /// From metadata alone, and the batch waits for `retry.backoff.ms` all the same: clients before KIP-951.
     RefreshAndBackOff,
+}
+
+/// What a consumer's fetches do about partitions whose records wait in its buffer (KAFKA-17182). All but the first are
+/// what Java's clients have done or weighed, for comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BufferedPartitions {
+    /// They stay in the fetch session. Those that hold more than what is free of the broker's share are not read on.
+    #[default]
+    Credit,
+    /// They leave the fetch session until they are drained: Java's consumers before 4.0.
+    Omit,
+    /// Nothing is fetched from a broker while records from it wait: Java's consumers since 4.0.
+    SkipBroker,
+    /// Nothing is fetched at all while any records wait.
+    SkipAll,
 }
 
 /// Settings of a [`crate::Producer`].
@@ -254,6 +275,16 @@ pub enum OffsetReset {
     None,
 }
 
+/// `group.protocol`: who shares the partitions out among the members of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// One of the members, in rebalances that all of them go through.
+    #[default]
+    Classic,
+    /// The coordinator (KIP-848, Kafka 4.0 and later): only partitions that move are interrupted.
+    Consumer,
+}
+
 /// Settings of a [`crate::Consumer`].
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
@@ -263,14 +294,21 @@ pub struct ConsumerConfig {
     pub group_id: Option<String>,
     /// `group.instance.id`: makes a static member, which keeps its partitions over a restart (KIP-345).
     pub group_instance_id: Option<String>,
-    /// `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead.
+    /// `group.protocol`.
+    pub group_protocol: GroupProtocol,
+    /// `group.remote.assignor`: the coordinator's assignor, such as `uniform` or `range`, with `group.protocol=consumer`; the
+    /// brokers' first one without it.
+    pub group_remote_assignor: Option<String>,
+    /// `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead. The brokers' own with
+    /// `group.protocol=consumer`.
     pub session_timeout: Duration,
-    /// `heartbeat.interval.ms`.
+    /// `heartbeat.interval.ms`. The brokers' own with `group.protocol=consumer`.
     pub heartbeat_interval: Duration,
     /// `max.poll.interval.ms`: an application that has not polled for so long loses its partitions to others; also how
     /// long a rebalance waits for its members.
     pub max_poll_interval: Duration,
-    /// `partition.assignment.strategy`: what the member can do, the preferred one first.
+    /// `partition.assignment.strategy`: what the member can do, the preferred one first. Of no use with
+    /// `group.protocol=consumer`.
     pub partition_assignment_strategy: Vec<Assignor>,
     /// `enable.auto.commit`: whether positions are committed without being asked. Without a `group.id` they are not.
     pub enable_auto_commit: bool,
@@ -299,6 +337,8 @@ pub struct ConsumerConfig {
     /// Bytes fetched ahead of `poll`, over all partitions. Not a setting of the Java client, where the limit
     /// follows from `fetch.max.bytes` and the number of brokers; as a property `curtail.prefetch.bytes`.
     pub prefetch_bytes: usize,
+    /// `curtail.buffered.partitions`: `credit`, `omit`, `skip-broker` or `skip-all`. Not a setting of the Java client.
+    pub buffered_partitions: BufferedPartitions,
     /// Bytes one batch may decompress to; as a property `curtail.decompressed.batch.max.bytes`.
     pub max_decompressed_batch: usize,
 }
@@ -309,6 +349,8 @@ impl Default for ConsumerConfig {
             common: CommonConfig::default(),
             group_id: None,
             group_instance_id: None,
+            group_protocol: GroupProtocol::Classic,
+            group_remote_assignor: None,
             session_timeout: Duration::from_secs(45),
             heartbeat_interval: Duration::from_secs(3),
             max_poll_interval: Duration::from_secs(300),
@@ -326,6 +368,7 @@ impl Default for ConsumerConfig {
             check_crcs: true,
             allow_auto_create_topics: true,
             prefetch_bytes: 64 * 1024 * 1024,
+            buffered_partitions: BufferedPartitions::Credit,
             max_decompressed_batch: 128 * 1024 * 1024,
         }
     }

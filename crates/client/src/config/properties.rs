@@ -12,10 +12,10 @@ use curtail_wire::compression::{Codec, Compression};
 use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
     values::{
-        acks, assignors, boolean, buffer_size, int_millis, isolation, leader_discovery,
-        long_millis, number, offset_reset, recovery, servers, show_acks, show_assignors,
-        show_buffer, show_isolation, show_leader_discovery, show_millis, show_offset_reset,
-        show_recovery, text,
+        acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, int_millis,
+        isolation, leader_discovery, long_millis, number, offset_reset, recovery, servers,
+        show_acks, show_assignors, show_buffer, show_buffered_partitions, show_group_protocol,
+        show_isolation, show_leader_discovery, show_millis, show_offset_reset, show_recovery, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};
@@ -342,6 +342,13 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     property!("auto.commit.interval.ms", MILLIS, auto_commit_interval, int_millis, show_millis),
     property!("check.crcs", BOOLEAN, check_crcs, boolean, bool::to_string),
     property!(
+        "curtail.buffered.partitions",
+        "credit, omit, skip-broker or skip-all",
+        buffered_partitions,
+        buffered_partitions,
+        show_buffered_partitions
+    ),
+    property!(
         "curtail.decompressed.batch.max.bytes",
         "bytes, 1 or more",
         max_decompressed_batch,
@@ -399,7 +406,29 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
         set: |config, text| set_name(&mut config.group_instance_id, text),
         get: |config| config.group_instance_id.clone().unwrap_or_default(),
     },
-    property!("heartbeat.interval.ms", MILLIS, heartbeat_interval, int_millis, show_millis),
+    property!(
+        "group.protocol",
+        "classic or consumer",
+        group_protocol,
+        group_protocol,
+        show_group_protocol
+    ),
+    Property {
+        name: "group.remote.assignor",
+        expected: NAME,
+        set: |config, text| set_name(&mut config.group_remote_assignor, text),
+        get: |config| config.group_remote_assignor.clone().unwrap_or_default(),
+    },
+    Property {
+        name: "heartbeat.interval.ms",
+        expected: MILLIS,
+        set: |config, text| {
+            config.heartbeat_interval = int_millis(text)?;
+            config.common.given.heartbeat_interval = true;
+            Some(())
+        },
+        get: |config| show_millis(&config.heartbeat_interval),
+    },
     property!(
         "isolation.level",
         "read_uncommitted or read_committed",
@@ -428,14 +457,26 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
         |t| number(t, 1, i32::MAX as usize),
         usize::to_string
     ),
-    property!(
-        "partition.assignment.strategy",
-        "range, roundrobin, sticky, cooperative-sticky or Java's classes of these, separated by commas",
-        partition_assignment_strategy,
-        assignors,
-        show_assignors
-    ),
-    property!("session.timeout.ms", MILLIS, session_timeout, int_millis, show_millis),
+    Property {
+        name: "partition.assignment.strategy",
+        expected: "range, roundrobin, sticky, cooperative-sticky or Java's classes of these, separated by commas",
+        set: |config, text| {
+            config.partition_assignment_strategy = assignors(text)?;
+            config.common.given.assignment_strategy = true;
+            Some(())
+        },
+        get: |config| show_assignors(&config.partition_assignment_strategy),
+    },
+    Property {
+        name: "session.timeout.ms",
+        expected: MILLIS,
+        set: |config, text| {
+            config.session_timeout = int_millis(text)?;
+            config.common.given.session_timeout = true;
+            Some(())
+        },
+        get: |config| show_millis(&config.session_timeout),
+    },
 ];
 
 const NAME: &str = "a text that is not empty";
@@ -445,7 +486,6 @@ fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
     name.as_ref().map(drop)
 }
 
-const CLASSIC: &str = "only group.protocol=classic is there yet";
 const TWO_PHASE: &str = "two-phase commit is not there yet; leave it out or set it to false";
 const SECURITY: &str = "TLS and SASL are not there yet, only PLAINTEXT";
 const SHARE: &str = "share groups are not there yet";
@@ -464,7 +504,6 @@ static FIXED: &[(&str, &[&str], &str)] = &[
         &["false"],
         "telemetry is not there yet; leave it out or set it to false",
     ),
-    ("group.protocol", &["classic"], CLASSIC),
     (
         "interceptor.classes",
         &[""],
@@ -477,7 +516,6 @@ static FIXED: &[(&str, &[&str], &str)] = &[
 /// Properties of the Java clients that have no meaning here yet.
 static NOT_YET: &[(&str, &str)] = &[
     ("bootstrap.controllers", "only brokers can be asked yet"),
-    ("group.remote.assignor", CLASSIC),
     ("sasl.jaas.config", SECURITY),
     ("sasl.mechanism", SECURITY),
     ("security.providers", SECURITY),

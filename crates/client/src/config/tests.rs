@@ -122,6 +122,8 @@ const CONSUMER: &[Row] = &[
     ("exclude.internal.topics", "true", FLAG.0, FLAG.1),
     ("group.id", "", &["g"], &["", " "]),
     ("group.instance.id", "", &["i"], &["", " "]),
+    ("group.protocol", "classic", &["classic", "CONSUMER => consumer"], &["", "share"]),
+    ("group.remote.assignor", "", &["uniform"], &["", " "]),
     ("heartbeat.interval.ms", "3000", INT_MS.0, INT_MS.1),
     ("max.poll.interval.ms", "300000", &["1", "2147483647"], &["0", "-1", "2147483648"]),
     (
@@ -140,6 +142,12 @@ const CONSUMER: &[Row] = &[
     ("session.timeout.ms", "45000", INT_MS.0, INT_MS.1),
     ("check.crcs", "true", FLAG.0, FLAG.1),
     ("client.rack", "", &["x", ""], &[]),
+    (
+        "curtail.buffered.partitions",
+        "credit",
+        &["credit", "omit", "skip-broker", "skip-all"],
+        &["", "skip", "Omit"],
+    ),
     ("curtail.decompressed.batch.max.bytes", "134217728", &["1"], &["0", "-1"]),
     ("curtail.prefetch.bytes", "67108864", &["1"], &["0", "-1"]),
     ("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1),
@@ -322,7 +330,6 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     config.set("value.deserializer", &class("ByteArrayDeserializer")).unwrap();
     let fixed = [
         ("security.protocol", "PLAINTEXT", "SASL_SSL"),
-        ("group.protocol", "Classic", "consumer"),
         ("client.dns.lookup", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ];
     for (name, accepted, refused) in fixed {
@@ -331,7 +338,6 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     }
     let refused = [
         ("value.deserializer", class("LongDeserializer")),
-        ("group.remote.assignor", "uniform".into()),
         ("sasl.jaas.config", "secret".into()),
         ("ssl.provider", "x".into()),
         ("linger.ms", "5".into()),
@@ -358,6 +364,19 @@ fn consumers_and_admins_have_contradictions_of_their_own() {
     group(&[("enable.auto.commit", "false")]).unwrap();
     let late = group(&[("heartbeat.interval.ms", "45000")]);
     assert!(matches!(late, Err(ConfigError::Contradiction(_))));
+    let foreign = [
+        ("consumer", "partition.assignment.strategy", "range"),
+        ("consumer", "session.timeout.ms", "45000"),
+        ("consumer", "heartbeat.interval.ms", "3000"),
+        ("classic", "group.remote.assignor", "uniform"),
+    ];
+    for (protocol, name, value) in foreign {
+        let refused = group(&[("group.protocol", protocol), (name, value)]).unwrap_err();
+        let expected = format!("{name} cannot be set with group.protocol={protocol}: ");
+        assert!(refused.to_string().starts_with(&expected), "{refused}");
+        let other = if protocol == "classic" { "consumer" } else { "classic" };
+        group(&[("group.protocol", other), (name, value)]).unwrap();
+    }
     let slow = ("request.timeout.ms", "90000");
     let admin = AdminConfig::from_properties([servers, slow]).unwrap();
     assert_eq!(admin.common.default_api_timeout, Duration::from_secs(90));

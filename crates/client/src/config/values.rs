@@ -4,7 +4,10 @@ use std::{str::FromStr, time::Duration};
 
 use curtail_wire::fetch::IsolationLevel;
 
-use super::{Acks, Assignor, LeaderDiscovery, OffsetReset, RecoveryStrategy};
+use super::{
+    Acks, Assignor, BufferedPartitions, GroupProtocol, LeaderDiscovery, OffsetReset,
+    RecoveryStrategy,
+};
 
 /// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -75,6 +78,26 @@ pub(super) fn show_leader_discovery(discovery: &LeaderDiscovery) -> String {
         LeaderDiscovery::Hint => "hint",
         LeaderDiscovery::Refresh => "refresh",
         LeaderDiscovery::RefreshAndBackOff => "refresh-and-back-off",
+    }
+    .to_owned()
+}
+
+pub(super) fn buffered_partitions(text: &str) -> Option<BufferedPartitions> {
+    match text {
+        "credit" => Some(BufferedPartitions::Credit),
+        "omit" => Some(BufferedPartitions::Omit),
+        "skip-broker" => Some(BufferedPartitions::SkipBroker),
+        "skip-all" => Some(BufferedPartitions::SkipAll),
+        _ => None,
+    }
+}
+
+pub(super) fn show_buffered_partitions(what: &BufferedPartitions) -> String {
+    match what {
+        BufferedPartitions::Credit => "credit",
+        BufferedPartitions::Omit => "omit",
+        BufferedPartitions::SkipBroker => "skip-broker",
+        BufferedPartitions::SkipAll => "skip-all",
     }
     .to_owned()
 }
@@ -159,6 +182,21 @@ fn show_iso_duration(duration: Duration) -> String {
     match nanos.trim_end_matches('0') {
         "" => format!("PT{}S", duration.as_secs()),
         fraction => format!("PT{}.{fraction}S", duration.as_secs()),
+    }
+}
+
+pub(super) fn group_protocol(text: &str) -> Option<GroupProtocol> {
+    match text.to_ascii_lowercase().as_str() {
+        "classic" => Some(GroupProtocol::Classic),
+        "consumer" => Some(GroupProtocol::Consumer),
+        _ => None,
+    }
+}
+
+pub(super) fn show_group_protocol(protocol: &GroupProtocol) -> String {
+    match protocol {
+        GroupProtocol::Classic => "classic".to_owned(),
+        GroupProtocol::Consumer => "consumer".to_owned(),
     }
 }
 

@@ -1,12 +1,6 @@
 //! Fetched records on their way to the application: checked, decompressed and decoded only when asked for.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use curtail_proto::position::Version;
@@ -17,57 +11,9 @@ use curtail_wire::{
         Records as BatchRecords,
     },
 };
-use tokio::sync::Notify;
 
+use super::credit::Lease;
 use crate::{ConsumerRecord, Error, TopicPartition};
-
-/// How far a lane may fetch ahead, and how it hears that there is room again.
-#[derive(Debug, Default)]
-pub(super) struct LaneSignal {
-    /// Wakes the lane: work, room, or the end.
-    pub(super) wake: Notify,
-    used: AtomicUsize,
-    /// The lane waits until no more than this is used.
-    resume_at: AtomicUsize,
-}
-
-impl LaneSignal {
-    /// Bytes fetched and not handed out.
-    pub(super) fn used(&self) -> usize {
-        self.used.load(Ordering::SeqCst)
-    }
-
-    /// Whether no more than `limit` is used; if more, the lane is woken when this changes.
-    pub(super) fn has_room(&self, limit: usize) -> bool {
-        // Stored before the look, so that a release in between is not missed.
-        self.resume_at.store(limit, Ordering::SeqCst);
-        self.used() <= limit
-    }
-}
-
-/// A share of a lane's budget, given back on drop.
-#[derive(Debug)]
-pub(super) struct Lease {
-    signal: Arc<LaneSignal>,
-    bytes: usize,
-}
-
-impl Lease {
-    pub(super) fn take(signal: &Arc<LaneSignal>, bytes: usize) -> Self {
-        signal.used.fetch_add(bytes, Ordering::SeqCst);
-        Self { signal: signal.clone(), bytes }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let before = self.signal.used.fetch_sub(self.bytes, Ordering::SeqCst);
-        let resume_at = self.signal.resume_at.load(Ordering::SeqCst);
-        if before > resume_at && before - self.bytes <= resume_at {
-            self.signal.wake.notify_one();
-        }
-    }
-}
 
 /// How batches are read.
 #[derive(Clone, Copy, Debug)]
@@ -87,17 +33,20 @@ pub(super) struct Cursor {
     pub(super) version: Version,
     /// Offset of the next record to hand out; those before it are skipped.
     next: i64,
-    bytes: usize,
     batches: Batches,
     open: Option<Open>,
     aborted: Option<Aborted>,
-    lease: Option<Lease>,
+    lease: Lease,
+    /// Records given out and not counted yet.
+    given: u64,
 }
 
 /// The batch being read.
 #[derive(Debug)]
 struct Open {
     records: BatchRecords,
+    /// Records not read yet.
+    left: u64,
     base_offset: i64,
     last_offset: i64,
 }
@@ -117,11 +66,11 @@ impl Cursor {
             at,
             version,
             next: first,
-            bytes: records.len(),
             batches: records::batches(records),
             open: None,
             aborted: aborted.map(Aborted::new),
-            lease: Some(lease),
+            lease,
+            given: 0,
         }
     }
 
@@ -132,12 +81,22 @@ impl Cursor {
 
     /// Bytes of the answer it stands for.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.lease.bytes()
     }
 
-    /// Gives its share of the lane's budget back early.
-    pub(super) fn release(&mut self) {
-        self.lease = None;
+    /// Records given out and not counted yet.
+    pub(super) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Records given out since this was last asked.
+    pub(super) fn take_given(&mut self) -> u64 {
+        std::mem::take(&mut self.given)
+    }
+
+    /// Gives its part of the lane's share back early.
+    pub(super) fn give_share_back(&mut self) {
+        self.lease.give_share_back();
     }
 
     /// Appends records to `out` until it holds `max`. `false` says that the cursor is exhausted. After an error
@@ -168,10 +127,13 @@ impl Cursor {
                 return Ok(None);
             }
             let Some(open) = &mut self.open else { return Ok(None) };
-            match open.records.next() {
+            let next = open.records.next();
+            open.left = open.left.saturating_sub(1);
+            match next {
                 Some(Ok(record)) if record.offset < self.next => {}
                 Some(Ok(record)) => {
                     self.next = record.offset + 1;
+                    self.given += 1;
                     return Ok(Some(ConsumerRecord {
                         topic: self.at.topic.clone(),
                         partition: self.at.partition,
@@ -203,7 +165,8 @@ impl Cursor {
         if self.open.is_none() && !self.open_next(decoding)? {
             return Ok(None);
         }
-        let Some(Open { mut records, base_offset, last_offset }) = self.open.take() else {
+        let Some(Open { mut records, mut left, base_offset, last_offset }) = self.open.take()
+        else {
             return Ok(None);
         };
         // Only after a seek into the middle of a batch.
@@ -213,9 +176,11 @@ impl Cursor {
                 && record.offset < self.next
             {
                 records = probe.clone();
+                left = left.saturating_sub(1);
             }
         }
         self.next = self.next.max(last_offset + 1);
+        self.given += left;
         Ok(Some(records))
     }
 
@@ -240,7 +205,8 @@ impl Cursor {
             }
             match self.open_batch(&batch, decoding) {
                 Ok(Some(records)) => {
-                    self.open = Some(Open { records, base_offset: base, last_offset });
+                    let left = u64::try_from(batch.header.record_count).unwrap_or(0);
+                    self.open = Some(Open { records, left, base_offset: base, last_offset });
                     return Ok(true);
                 }
                 Ok(None) => self.next = last_offset + 1,

@@ -1,38 +1,49 @@
 //! One broker's fetch lane: a task with a connection of its own that looks offsets up and keeps a fetch
 //! outstanding for as long as there is room, whether or not the application polls.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod answers;
+mod aside;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use curtail_proto::{
     backoff::Backoff,
-    fetch_session::{FetchSession, Naming, Outcome, Params, SessionPartition, SessionRequest},
-    metadata::{Hint, Leader, Node},
-    position::{FetchFrom, FetchVerdict, Misfit, Reset, Version, classify},
+    fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
+    position::{FetchFrom, FetchVerdict, Reset, Version, classify},
 };
 use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
-    fetch::{self, FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse},
-    header,
-    records::{RecordError, batches},
+    fetch::{self, FetchRequest},
 };
 use tokio::time::{Instant, sleep_until};
 
+use self::aside::{Asides, Purpose};
 use super::{
-    cursor::{Cursor, LaneSignal, Lease},
+    credit::{Held, LaneSignal, Share},
     lookup::{self, Found, Question},
-    shared::{Assigned, Shared, State, out_of_range, refused},
+    shared::{Assigned, Shared, State, refused},
 };
 use crate::{
-    Error, IsolationLevel, Result, TopicPartition,
+    Error, Result, TopicPartition,
+    config::BufferedPartitions,
     conn::{Connection, connection_error},
+    metrics::FetchStats,
 };
 
 /// First version that names topics by id (KIP-516).
 const TOPIC_IDS: i16 = 13;
+/// How long a session may lie unused. Brokers grant others the slot of one that was not used for two minutes
+/// (KIP-227).
+const SESSION_REST: Duration = Duration::from_secs(60);
 
 /// Runs the lane until the consumer closes.
 pub(super) async fn run(shared: Arc<Shared>, node: i32, signal: Arc<LaneSignal>) {
+    let stats = shared.stats.broker(node);
     let mut lane = Lane {
         shared,
         node,
@@ -48,6 +59,15 @@ pub(super) async fn run(shared: Arc<Shared>, node: i32, signal: Arc<LaneSignal>)
         delayed: BTreeMap::new(),
         failures: 0,
         pause_until: None,
+        loaded: BTreeMap::new(),
+        ends: BTreeMap::new(),
+        resting: BTreeSet::new(),
+        omitted: BTreeMap::new(),
+        asides: Asides::default(),
+        fetching: false,
+        overtaken: BTreeSet::new(),
+        session_used: Instant::now(),
+        stats,
     };
     while lane.turn().await {}
     lane.close_session().await;
@@ -75,6 +95,21 @@ struct Lane {
     /// Failures of the whole lane in a row.
     failures: u32,
     pause_until: Option<Instant>,
+    /// Partitions with something in the buffer, perhaps.
+    loaded: BTreeMap<TopicPartition, Arc<Held>>,
+    /// Where partitions end, as answers said.
+    ends: BTreeMap<TopicPartition, i64>,
+    /// Paused partitions that are still in the session.
+    resting: BTreeSet<TopicPartition>,
+    /// With [`BufferedPartitions::Omit`]: those that have left the session while they are buffered.
+    omitted: BTreeMap<TopicPartition, Arc<Held>>,
+    asides: Asides,
+    /// Whether the session's request is under way.
+    fetching: bool,
+    /// What requests beside the session have read on meanwhile.
+    overtaken: BTreeSet<TopicPartition>,
+    session_used: Instant,
+    stats: Arc<FetchStats>,
 }
 
 #[derive(Clone, Copy)]
@@ -97,8 +132,10 @@ enum Plan {
     /// Nothing, before the lane is woken or the time has come.
     Wait(Option<Instant>),
     LookUp,
+    /// With `linger` the broker may wait for records to come.
     Fetch {
         max_bytes: usize,
+        linger: bool,
     },
 }
 
@@ -123,12 +160,9 @@ impl Lane {
     async fn turn(&mut self) -> bool {
         let result = match self.plan() {
             Plan::Close => return false,
-            Plan::Wait(until) => {
-                self.wait(until).await;
-                return true;
-            }
+            Plan::Wait(until) => self.wait(until).await.map(|()| true),
             Plan::LookUp => self.look_up().await,
-            Plan::Fetch { max_bytes } => self.fetch(max_bytes).await,
+            Plan::Fetch { max_bytes, linger } => self.fetch(max_bytes, linger).await,
         };
         match result {
             Ok(open) => return open,
@@ -137,16 +171,14 @@ impl Lane {
         true
     }
 
-    async fn wait(&self, until: Option<Instant>) {
-        let woken = self.signal.wake.notified();
-        match until {
-            None => woken.await,
-            Some(until) => tokio::select! {
-                biased;
-                () = woken => {}
-                () = sleep_until(until) => {}
-            },
+    async fn wait(&mut self, until: Option<Instant>) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = self.signal.wake.notified() => {}
+            done = self.asides.done() => return self.digest_beside(done),
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
         }
+        Ok(())
     }
 
     /// Takes in what changed and decides. Cheap: it looks only at partitions that changed.
@@ -161,10 +193,19 @@ impl Lane {
         let mut dirty = std::mem::take(&mut entry.dirty);
         let due = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(tp, _)| tp.clone());
         dirty.extend(due);
+        self.take_back_omitted(&mut dirty);
+        for at in &dirty {
+            shared.back_to_leader(&mut state, at, now);
+        }
         for at in dirty {
             self.review(&at, state.partitions.get(&at), now);
         }
-        let active = state.lanes.values().filter(|lane| lane.partitions > 0).count().max(1);
+        let lanes = state.lanes.values();
+        let active = lanes.clone().filter(|lane| lane.partitions > 0).count().max(1);
+        let buffered: usize = match self.shared.config.buffered_partitions {
+            BufferedPartitions::SkipAll => lanes.map(|lane| lane.signal.used()).sum(),
+            _ => 0,
+        };
         drop(state);
         if let Some(until) = self.pause_until.filter(|until| *until > now) {
             return Plan::Wait(Some(until));
@@ -174,24 +215,192 @@ impl Lane {
             return Plan::LookUp;
         }
         let later = self.delayed.values().min().copied();
+        // Each lane has its share of the budget, so that no broker's data holds another's up.
+        let total = (shared.config.prefetch_bytes / active).max(1);
+        match self.shared.config.buffered_partitions {
+            BufferedPartitions::Credit => self.plan_by_credit(total, later, now),
+            BufferedPartitions::Omit => self.plan_without_buffered(total, later),
+            BufferedPartitions::SkipBroker => self.plan_when_drained(0, total, later),
+            BufferedPartitions::SkipAll => self.plan_when_drained(buffered, total, later),
+        }
+    }
+
+    /// What to ask for by what the partitions hold.
+    fn plan_by_credit(&mut self, total: usize, later: Option<Instant>, now: Instant) -> Plan {
+        let drained = self.signal.drained();
+        let share = Share { total, used: self.signal.used() };
+        let held_back = self.held_back(share, drained);
+        if self.session.is_empty() {
+            self.asides.clear();
+            return Plan::Wait(later);
+        }
+        if held_back.is_empty() {
+            // What is known to be there comes at once; asked for here as well, it would come twice.
+            return match self.asides.is_busy(Purpose::Known) {
+                true => Plan::Wait(later),
+                false => Plan::Fetch { max_bytes: share.request(), linger: true },
+            };
+        }
+        let used_by = self.session_used + SESSION_REST;
+        if used_by <= now && self.session.is_open() {
+            return self.use_session(later);
+        }
+        if !share.is_spent() {
+            self.ask_beside(&held_back, share);
+        }
+        let used_by = Some(used_by).filter(|_| self.session.is_open());
+        Plan::Wait(later.into_iter().chain(used_by).min())
+    }
+
+    /// Keeps the session in use although some of it must not be read: the paused partitions leave it, and of the others
+    /// there is at most one batch more.
+    fn use_session(&mut self, later: Option<Instant>) -> Plan {
+        for at in std::mem::take(&mut self.resting) {
+            self.stop_reading(&at);
+        }
         if self.session.is_empty() {
             return Plan::Wait(later);
         }
-        // Each lane has its share of the budget, so that no broker's data holds another's up. A fetch is asked for
-        // when at least half of it is free: the other half may still be read.
-        let share = (shared.config.prefetch_bytes / active).max(1);
-        if !self.signal.has_room(share / 2) {
+        Plan::Fetch { max_bytes: 1, linger: false }
+    }
+
+    /// Partitions of the session that must not be read on now. The lane is woken when that may have changed.
+    fn held_back(&mut self, share: Share, drained: usize) -> BTreeSet<TopicPartition> {
+        let mut held_back = self.resting.clone();
+        if share.is_ample() {
+            self.signal.never_wake();
+            return held_back;
+        }
+        self.loaded.retain(|_, held| held.bytes() > 0);
+        let mut lacking = if share.is_spent() { Some(share.lacking(0)) } else { None };
+        for (at, held) in &self.loaded {
+            let Some(reading) = self.reading.get(at) else { continue };
+            // One that has records here and more at the broker waits until there is room for a large answer.
+            let more = self.ends.get(at).is_some_and(|end| *end > reading.from.offset);
+            let held = held.bytes();
+            if more || !share.grants(held) {
+                held_back.insert(at.clone());
+                let needs = if more { share.above_half() } else { share.lacking(held) };
+                lacking = Some(lacking.map_or(needs, |least| least.min(needs)));
+            }
+        }
+        match lacking {
+            Some(bytes) => self.signal.wake_after(drained, bytes),
+            None => self.signal.never_wake(),
+        }
+        if share.is_spent() {
+            held_back.extend(self.reading.keys().cloned());
+        }
+        held_back
+    }
+
+    /// Asks for the partitions that have credit, where no request does yet.
+    fn ask_beside(&mut self, held_back: &BTreeSet<TopicPartition>, share: Share) {
+        let (mut known, mut coming) = (BTreeMap::new(), BTreeMap::new());
+        let mut unasked = false;
+        for (at, reading) in &self.reading {
+            if held_back.contains(at) {
+                continue;
+            }
+            let asked = self.asides.asks(at, reading);
+            if self.ends.get(at).is_some_and(|end| *end > reading.from.offset) {
+                if !asked {
+                    known.insert(at.clone(), *reading);
+                }
+            } else {
+                unasked |= !asked;
+                coming.insert(at.clone(), *reading);
+            }
+        }
+        if !known.is_empty() && !self.asides.is_busy(Purpose::Known) {
+            self.start_beside(Purpose::Known, known, share);
+        }
+        if !unasked {
+            return;
+        }
+        // A request that does not ask for all of them would keep the rest waiting for as long as it waits itself.
+        self.asides.give_up_if_busy(Purpose::Coming);
+        self.start_beside(Purpose::Coming, coming, share);
+    }
+
+    fn start_beside(
+        &mut self,
+        purpose: Purpose,
+        asked: BTreeMap<TopicPartition, Reading>,
+        share: Share,
+    ) {
+        let list = asked
+            .iter()
+            .map(|(at, reading)| (session_key(at, reading.topic_id), self.params(reading)));
+        let session = self.session.request_without_session(list);
+        let max_wait = match purpose {
+            Purpose::Known => Duration::ZERO,
+            Purpose::Coming => self.shared.config.fetch_max_wait,
+        };
+        let request = self.request(session, share.request(), max_wait);
+        let versions = match self.session.naming() {
+            Naming::Names => *fetch::VERSIONS.start()..=TOPIC_IDS - 1,
+            Naming::Ids => TOPIC_IDS..=*fetch::VERSIONS.end(),
+        };
+        self.asides.start(purpose, self.shared.clone(), self.node, versions, request, asked);
+    }
+
+    /// With [`BufferedPartitions::Omit`].
+    fn plan_without_buffered(&mut self, total: usize, later: Option<Instant>) -> Plan {
+        let drained = self.signal.drained();
+        self.loaded.retain(|_, held| held.bytes() > 0);
+        for (at, held) in self.loaded.clone() {
+            self.stop_reading(&at);
+            self.omitted.insert(at, held);
+        }
+        if !self.omitted.is_empty() {
+            self.signal.wake_after(drained, 1);
+        }
+        if self.session.is_empty() {
             return Plan::Wait(later);
         }
-        Plan::Fetch { max_bytes: share.saturating_sub(self.signal.used()).max(1) }
+        let share = Share { total, used: self.signal.used() };
+        Plan::Fetch { max_bytes: share.request(), linger: true }
+    }
+
+    fn take_back_omitted(&mut self, dirty: &mut BTreeSet<TopicPartition>) {
+        self.omitted.retain(|at, held| {
+            let buffered = held.bytes() > 0;
+            if !buffered {
+                dirty.insert(at.clone());
+            }
+            buffered
+        });
+    }
+
+    /// With [`BufferedPartitions::SkipBroker`] and [`BufferedPartitions::SkipAll`].
+    fn plan_when_drained(
+        &mut self,
+        elsewhere: usize,
+        total: usize,
+        later: Option<Instant>,
+    ) -> Plan {
+        let drained = self.signal.drained();
+        let used = self.signal.used();
+        if used > 0 {
+            self.signal.wake_after(drained, used);
+        }
+        if self.session.is_empty() || used > 0 || elsewhere > 0 {
+            return Plan::Wait(later);
+        }
+        Plan::Fetch { max_bytes: Share { total, used }.request(), linger: true }
     }
 
     /// Brings what the lane asks for in line with what the partition needs.
     fn review(&mut self, at: &TopicPartition, assigned: Option<&Assigned>, now: Instant) {
         self.lookups.remove(at);
         self.delayed.remove(at);
+        self.resting.remove(at);
         let mine = assigned.filter(|assigned| assigned.lane == Some(self.node));
         let Some(assigned) = mine else { return self.stop_reading(at) };
+        if assigned.held.bytes() > 0 {
+            self.loaded.insert(at.clone(), assigned.held.clone());
+        }
         if let Some(retry_at) = assigned.retry_at.filter(|retry_at| *retry_at > now) {
             self.delayed.insert(at.clone(), retry_at);
             return self.stop_reading(at);
@@ -201,7 +410,17 @@ impl Lane {
             self.lookups.insert(at.clone(), Lookup { version, to, leader_epoch });
             return self.stop_reading(at);
         }
-        match assigned.position.fetch_from() {
+        if let Some((_, until)) = assigned.preferred {
+            self.delayed.insert(at.clone(), until);
+        }
+        match fetch_from(assigned) {
+            Some(_) if self.omitted.contains_key(at) => self.stop_reading(at),
+            // It stays in the session, for as long as the session can do without being used.
+            Some(from) if assigned.paused && self.may_rest(at) => {
+                self.resting.insert(at.clone());
+                let (topic_id, leader_epoch) = (assigned.topic_id, assigned.leader_epoch);
+                self.read(at, Reading { from, topic_id, leader_epoch });
+            }
             Some(from) if !assigned.paused && !assigned.halted => {
                 let (topic_id, leader_epoch) = (assigned.topic_id, assigned.leader_epoch);
                 self.read(at, Reading { from, topic_id, leader_epoch });
@@ -220,16 +439,27 @@ impl Lane {
             self.nameless += usize::from(id == Uuid::ZERO);
             self.topics.entry(id).or_insert_with(|| at.topic.clone());
         }
-        let params = Params {
+        self.session.want(session_key(at, id), self.params(&reading));
+    }
+
+    fn params(&self, reading: &Reading) -> Params {
+        Params {
             fetch_offset: reading.from.offset,
             current_leader_epoch: reading.leader_epoch,
             last_fetched_epoch: reading.from.last_fetched_epoch,
             max_bytes: self.shared.config.max_partition_fetch_bytes,
-        };
-        self.session.want(session_key(at, id), params);
+        }
+    }
+
+    /// Whether a paused partition stays in the session.
+    fn may_rest(&self, at: &TopicPartition) -> bool {
+        self.shared.config.buffered_partitions == BufferedPartitions::Credit
+            && self.reading.contains_key(at)
     }
 
     fn stop_reading(&mut self, at: &TopicPartition) {
+        self.ends.remove(at);
+        self.loaded.remove(at);
         if let Some(reading) = self.reading.remove(at) {
             self.forget(at, reading.topic_id);
         }
@@ -262,12 +492,29 @@ impl Lane {
             self.failures += 1;
         }
         self.connection = None;
+        self.leave_followed();
         self.session.on_lost();
+        self.asides.clear();
         self.shared.metadata.request_refresh(None);
         let common = &self.shared.config.common;
         let backoff =
             Backoff { initial: common.reconnect_backoff, max: common.reconnect_backoff_max };
         self.pause(backoff.after(self.failures, self.shared.env.entropy.unit()));
+    }
+
+    /// What is read here only because the leader said so is read at the leader again.
+    fn leave_followed(&self) {
+        if self.shared.config.common.client_rack.is_empty() {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        for at in self.reading.keys() {
+            if let Some(assigned) = state.partitions.get_mut(at)
+                && assigned.preferred.take_if(|(id, _)| *id == self.node).is_some()
+            {
+                self.shared.reroute(&mut state, at);
+            }
+        }
     }
 
     fn pause(&mut self, pause: Duration) {
@@ -354,16 +601,23 @@ impl Lane {
         self.failures = 0;
     }
 
-    async fn fetch(&mut self, max_bytes: usize) -> Result<bool> {
+    async fn fetch(&mut self, max_bytes: usize, linger: bool) -> Result<bool> {
         let newest = if self.nameless > 0 { TOPIC_IDS - 1 } else { *fetch::VERSIONS.end() };
         let ours = *fetch::VERSIONS.start()..=newest;
+        self.overtaken.clear();
         let version = self.connected().await?.negotiate(ApiKey::FETCH, ours)?;
         let naming = if version >= TOPIC_IDS { Naming::Ids } else { Naming::Names };
         self.session.set_naming(naming);
         // The first request of a session is answered at once, see `FetchSession::is_opening`.
         let config = &self.shared.config;
-        let max_wait =
-            if self.session.is_opening() { Duration::ZERO } else { config.fetch_max_wait };
+        let max_wait = match linger && !self.session.is_opening() {
+            true => config.fetch_max_wait,
+            false => Duration::ZERO,
+        };
+        self.session_used = Instant::now();
+        if self.session.is_opening() {
+            self.stats.opening();
+        }
         let session = self.session.next_request();
         let request = self.request(session, max_bytes, max_wait);
         let Some(connection) = &mut self.connection else { return Ok(true) };
@@ -371,10 +625,18 @@ impl Lane {
         let frame = connection
             .frame(ApiKey::FETCH, version, correlation_id, |w| request.encode(version, w));
         connection.write(&frame).await?;
-        match self.answer(correlation_id, max_wait).await? {
-            Waited::Answer(answer) => self.digest(version, &answer)?,
+        self.fetching = true;
+        let sent = Instant::now();
+        let waited = self.answer(correlation_id, max_wait).await;
+        self.fetching = false;
+        match waited? {
+            Waited::Answer(answer) => {
+                self.stats.answered(sent.elapsed(), answer.len());
+                self.digest(version, &answer)?;
+            }
             Waited::Interrupted => {
                 self.connection = None;
+                self.overtaken.clear();
                 self.session.on_abandoned();
             }
             Waited::Closed => return Ok(false),
@@ -401,9 +663,8 @@ impl Lane {
             session_epoch: session.session_epoch,
             topics: session.topics,
             forgotten: session.forgotten,
-            // A broker that knows the rack may answer with a nearer replica instead of records (KIP-392), which
-            // nothing here follows.
-            rack_id: String::new(),
+            // The leader may name a nearer replica instead of giving records (KIP-392).
+            rack_id: config.common.client_rack.clone(),
         }
     }
 
@@ -434,6 +695,11 @@ impl Lane {
                 biased;
                 answer = connection.read_answer(correlation_id) => {
                     break answer.map(Waited::Answer);
+                }
+                done = self.asides.done() => {
+                    if let Err(error) = self.digest_beside(done) {
+                        break Err(error);
+                    }
                 }
                 () = self.signal.wake.notified() => match self.unasked() {
                     Unasked::Closed => break Ok(Waited::Closed),
@@ -483,208 +749,6 @@ impl Lane {
         due.min().map_or(Unasked::Nothing, Unasked::At)
     }
 
-    fn digest(&mut self, version: i16, frame: &Bytes) -> Result<()> {
-        let Some(connection) = &self.connection else { return Ok(()) };
-        let answer = header::response_body(frame, ApiKey::FETCH, version)
-            .and_then(|body| FetchResponse::decode(version, &body))
-            .map_err(|e| connection.protocol_error(e))?;
-        let results = answer.topics.iter().map(|t| t.partitions.len()).sum();
-        match self.session.on_answer(answer.error, answer.session_id, results) {
-            Outcome::Results => {}
-            Outcome::StartedOver => return Ok(()),
-            Outcome::Refused(error) => {
-                tracing::debug!(node = self.node, %error, "fetch refused");
-                self.failures += 1;
-                self.shared.metadata.request_refresh(None);
-                self.pause(self.shared.backoff(self.failures));
-                return Ok(());
-            }
-        }
-        self.worked();
-        if let Ok(throttle @ 1..) = u64::try_from(answer.throttle_time_ms) {
-            self.pause(
-                Duration::from_millis(throttle).min(self.shared.config.common.request_timeout),
-            );
-        }
-        self.take_in(answer);
-        Ok(())
-    }
-
-    /// Hands the answer to the application and moves on to what comes after it.
-    fn take_in(&mut self, answer: FetchResponse) {
-        let results = self.results(answer.topics);
-        if results.is_empty() {
-            return;
-        }
-        let mut hints = Vec::new();
-        let mut refresh = false;
-        let shared = self.shared.clone();
-        let mut state = shared.state.lock();
-        for result in results {
-            refresh |= self.take_in_one(&mut state, result, &mut hints);
-        }
-        let waker = state.take_waker();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if !hints.is_empty() {
-            let endpoints: Vec<Node> =
-                answer.node_endpoints.iter().filter_map(Node::from_endpoint).collect();
-            let taken = shared.metadata.apply_hints(&hints, &endpoints);
-            refresh |= taken.len() < hints.len();
-        }
-        if refresh {
-            shared.metadata.request_refresh(None);
-        }
-    }
-
-    /// What the answer says of partitions that are being read.
-    fn results(&self, topics: Vec<FetchTopicResponse>) -> Vec<Answered> {
-        let mut results = Vec::new();
-        for topic in topics {
-            let name = match self.session.naming() {
-                Naming::Ids => self.topics.get(&topic.topic_id).cloned(),
-                Naming::Names => Some(topic.name.as_str().into()),
-            };
-            let Some(name) = name else { continue };
-            for partition in topic.partitions {
-                let at = TopicPartition { topic: name.clone(), partition: partition.index };
-                let Some((at, reading)) = self.reading.get_key_value(&at) else { continue };
-                results.push(Answered {
-                    at: at.clone(),
-                    reading: *reading,
-                    fetched: Fetched::of(&partition.records, reading.from.offset),
-                    partition,
-                });
-            }
-        }
-        results
-    }
-
-    /// Takes one partition's result in. Whether the metadata may be old.
-    fn take_in_one(&mut self, state: &mut State, result: Answered, hints: &mut Vec<Hint>) -> bool {
-        let Answered { at, reading, fetched, partition } = result;
-        let from = reading.from;
-        let Some(assigned) = state.partitions.get_mut(&at) else { return false };
-        if assigned.position.version() != from.version || assigned.lane != Some(self.node) {
-            return false;
-        }
-        let verdict = classify(partition.error);
-        if verdict == FetchVerdict::Good {
-            self.take_in_records(state, at, reading, &fetched, partition);
-            return false;
-        }
-        match verdict {
-            FetchVerdict::Good => {}
-            FetchVerdict::OutOfRange => {
-                let policy = self.shared.policy();
-                let misfit = assigned.position.on_out_of_range(
-                    from.version,
-                    from.offset,
-                    policy,
-                    &mut state.versions,
-                );
-                self.misfit(state, &at, misfit);
-            }
-            FetchVerdict::Report => {
-                self.retry_later(assigned);
-                state.fail(&at, refused(&at, partition.error));
-            }
-            FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry => {
-                self.retry_later(assigned);
-            }
-        }
-        state.touch(&at);
-        match (verdict, partition.current_leader) {
-            (FetchVerdict::Moved, Some(leader)) if leader.leader_id >= 0 => {
-                hints.push(Hint {
-                    topic: at.topic.clone(),
-                    partition: at.partition,
-                    leader: Leader { id: leader.leader_id, epoch: leader.leader_epoch },
-                });
-                false
-            }
-            (FetchVerdict::Moved | FetchVerdict::Missing, _) => true,
-            _ => false,
-        }
-    }
-
-    fn take_in_records(
-        &mut self,
-        state: &mut State,
-        at: TopicPartition,
-        reading: Reading,
-        fetched: &Fetched,
-        partition: FetchPartitionResponse,
-    ) {
-        let from = reading.from;
-        let Some(assigned) = state.partitions.get_mut(&at) else { return };
-        assigned.high_watermark = Some(partition.high_watermark);
-        let failures = std::mem::take(&mut assigned.failures);
-        if let Some(end) = partition.diverging_epoch {
-            let misfit = assigned.position.on_diverging(
-                from.version,
-                from.offset,
-                end,
-                self.shared.policy(),
-                &mut state.versions,
-            );
-            self.misfit(state, &at, misfit);
-            state.touch(&at);
-            return;
-        }
-        if assigned.position.on_fetched(from.version, from.offset, fetched.next, fetched.epoch) {
-            let lease = Lease::take(&self.signal, partition.records.len());
-            let aborted = match self.shared.config.isolation_level {
-                IsolationLevel::ReadUncommitted => None,
-                IsolationLevel::ReadCommitted => {
-                    Some(partition.aborted_transactions.unwrap_or_default())
-                }
-            };
-            if let Some(from) = assigned.position.fetch_from() {
-                self.read(&at, Reading { from, ..reading });
-            }
-            state.push(Cursor::new(
-                at,
-                from.version,
-                from.offset,
-                partition.records,
-                aborted,
-                lease,
-            ));
-        } else if let Some(reason) = fetched.why_nothing(&partition.records) {
-            let error = Error::Corrupt {
-                topic: at.topic.clone(),
-                partition: at.partition,
-                offset: from.offset,
-                reason: reason.into(),
-            };
-            state.fail(&at, error);
-            state.touch(&at);
-        } else if !partition.records.is_empty() {
-            // Only records from before the position. Asked at once again, the broker would give them again.
-            assigned.failures = failures;
-            self.retry_later(assigned);
-            state.touch(&at);
-        }
-    }
-
-    fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
-        match misfit {
-            Misfit::Stale | Misfit::Moved => {}
-            Misfit::NotYet => {
-                if let Some(assigned) = state.partitions.get_mut(at) {
-                    self.retry_later(assigned);
-                }
-            }
-            Misfit::Unresolved(offset) => {
-                state.fail(at, out_of_range(at, offset));
-                self.shared.settled.notify_waiters();
-            }
-        }
-    }
-
     /// Frees the session's slot on the broker, as far as that can be done: a request may still be under way on
     /// the old connection, so the farewell goes over another one. Sessions do not belong to connections.
     async fn close_session(&mut self) {
@@ -706,57 +770,15 @@ impl Lane {
     }
 }
 
+/// A follower may lack what its leader has, epochs included, so that it cannot tell whether the logs part.
+pub(super) fn fetch_from(assigned: &Assigned) -> Option<FetchFrom> {
+    let from = assigned.position.fetch_from()?;
+    match assigned.preferred {
+        Some(_) => Some(FetchFrom { last_fetched_epoch: -1, ..from }),
+        None => Some(from),
+    }
+}
+
 fn session_key(at: &TopicPartition, topic_id: Uuid) -> SessionPartition {
     SessionPartition { topic: at.topic.clone(), topic_id, partition: at.partition }
-}
-
-/// One partition's result, with what was asked.
-struct Answered {
-    at: TopicPartition,
-    reading: Reading,
-    fetched: Fetched,
-    partition: FetchPartitionResponse,
-}
-
-/// How far a partition's records reach, from the batches' headers alone.
-struct Fetched {
-    /// The offset after the last whole batch.
-    next: i64,
-    /// Leader epoch of that batch.
-    epoch: i32,
-    /// Whether there is a whole batch.
-    whole: bool,
-    /// Why no batch could be found after it, if the bytes are not batches.
-    damage: Option<RecordError>,
-}
-
-impl Fetched {
-    fn of(records: &Bytes, asked: i64) -> Self {
-        let mut fetched = Self { next: asked, epoch: -1, whole: false, damage: None };
-        for batch in batches(records.clone()) {
-            match batch {
-                Ok(batch) => {
-                    fetched.whole = true;
-                    fetched.next = fetched.next.max(batch.header.last_offset().saturating_add(1));
-                    fetched.epoch = batch.header.partition_leader_epoch;
-                }
-                Err(error) => {
-                    fetched.damage = Some(error);
-                    break;
-                }
-            }
-        }
-        fetched
-    }
-    /// What is wrong with records that bring the reader no further, if anything is. Since KIP-74 a broker gives the
-    /// first batch whole, however large.
-    fn why_nothing(&self, records: &Bytes) -> Option<String> {
-        match &self.damage {
-            Some(error) => Some(error.to_string()),
-            None if !self.whole && !records.is_empty() => {
-                Some(format!("the {} bytes fetched hold no whole batch", records.len()))
-            }
-            None => None,
-        }
-    }
 }

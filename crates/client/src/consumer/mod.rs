@@ -1,5 +1,7 @@
 //! The consumer: records of partitions of the application's choice, in the order of their logs.
 
+mod buffer;
+mod credit;
 mod cursor;
 mod group;
 mod lane;
@@ -29,7 +31,7 @@ use tokio::{
 
 use self::{
     cursor::{Cursor, Decoding},
-    shared::{Next, Shared},
+    shared::{Assigned, Next, Shared},
 };
 pub use self::{
     group::{PendingCommit, Rebalance, RebalanceListener},
@@ -38,7 +40,9 @@ pub use self::{
 };
 use crate::{
     ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
+    config::BufferedPartitions,
     metadata::{AutoCreate, MetadataHandle},
+    metrics::{ConsumerMetrics, PartitionLag},
 };
 
 /// Reads records of the partitions assigned to it.
@@ -209,10 +213,8 @@ impl Consumer {
         self.save_position();
         let mut state = self.shared.state.lock();
         for at in partitions {
-            state.set_paused(at, true);
-            if let Some(cursor) = self.cursor.take_if(|cursor| cursor.at == *at) {
-                state.park(cursor, self.shared.config.prefetch_bytes);
-            }
+            let reading = self.cursor.take_if(|cursor| cursor.at == *at);
+            state.pause(at, reading, self.shared.config.prefetch_bytes);
         }
     }
 
@@ -220,7 +222,7 @@ impl Consumer {
     pub fn resume<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
         let mut state = self.shared.state.lock();
         for at in partitions {
-            state.set_paused(at, false);
+            state.resume(at);
         }
     }
 
@@ -266,6 +268,55 @@ impl Consumer {
     /// The end of what was committed when a partition was last fetched; `None` before the first answer.
     pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
         self.shared.state.lock().partitions.get(partition)?.high_watermark
+    }
+
+    /// How many records of a partition are left to be given out, up to the end as it was when the partition was last
+    /// fetched: the high watermark, or with `isolation.level=read_committed` the last stable offset. `None` before the
+    /// first answer, and for a partition that is not assigned.
+    pub fn current_lag(&self, partition: &TopicPartition) -> Option<i64> {
+        let end = self.shared.state.lock().partitions.get(partition)?.end?;
+        let position = self.position_now(partition).ok()??;
+        Some(end.saturating_sub(position).max(0))
+    }
+
+    /// What the consumer has measured since it was made.
+    ///
+    /// ```
+    /// # fn example(consumer: &curtail::Consumer, before: &curtail::ConsumerMetrics) {
+    /// let metrics = consumer.metrics().since(before);
+    /// println!("{:?} behind, {} records", metrics.records_lag_max(), metrics.records_consumed_total);
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> ConsumerMetrics {
+        let stats = &self.shared.stats;
+        let taken = Instant::now();
+        let not_counted = self.cursor.as_ref().map_or(0, Cursor::given);
+        let held: Vec<(TopicPartition, usize)> = {
+            let state = self.shared.state.lock();
+            let held =
+                |(at, assigned): (&TopicPartition, &Assigned)| (at.clone(), assigned.held.bytes());
+            state.partitions.iter().map(held).collect()
+        };
+        let partition = |(at, buffered_bytes)| {
+            let lag = self.current_lag(&at);
+            (at, PartitionLag { lag, buffered_bytes })
+        };
+        ConsumerMetrics {
+            client_id: self.shared.config.common.client_id.clone(),
+            taken,
+            period: taken - stats.started,
+            records_consumed_total: stats.records.get() + not_counted,
+            bytes_consumed_total: stats.bytes.get(),
+            brokers: stats.snapshot(),
+            partitions: held.into_iter().map(partition).collect(),
+        }
+    }
+
+    /// The broker that each assigned partition is read from: its leader, or with `client.rack` a replica that is nearer
+    /// (KIP-392); `None` while there is none.
+    pub fn read_from(&self) -> BTreeMap<TopicPartition, Option<i32>> {
+        let state = self.shared.state.lock();
+        state.partitions.iter().map(|(at, assigned)| (at.clone(), assigned.lane)).collect()
     }
 
     /// Records that are here, or the first ones that come within `timeout`: at most `max.poll.records`, none when
@@ -546,7 +597,8 @@ impl Consumer {
 
     /// Tells the shared state how far the application was given records.
     fn save_position(&mut self) {
-        let Some(cursor) = &self.cursor else { return };
+        let Some(cursor) = &mut self.cursor else { return };
+        self.shared.stats.records.add(cursor.take_given());
         let mut state = self.shared.state.lock();
         if let Some(assigned) = state.partitions.get_mut(&cursor.at) {
             assigned.position.on_consumed(cursor.version, cursor.next_offset());
@@ -555,7 +607,12 @@ impl Consumer {
 
     fn finish_cursor(&mut self) {
         self.save_position();
-        self.cursor = None;
+        if let Some(cursor) = self.cursor.take() {
+            self.shared.stats.bytes.add(cursor.bytes() as u64);
+        }
+        if self.shared.config.buffered_partitions == BufferedPartitions::SkipAll {
+            self.shared.state.lock().wake_lanes();
+        }
     }
 
     /// Has the rest of the cursor fetched again.

@@ -27,7 +27,9 @@ use tokio::{
 };
 
 use super::{
-    cursor::{Cursor, LaneSignal},
+    buffer::{Buffer, Chunk, Queue, Taken},
+    credit::{Held, LaneSignal},
+    cursor::Cursor,
     group::{Group, place},
     lane,
 };
@@ -36,6 +38,7 @@ use crate::{
     config::OffsetReset,
     conn::Connection,
     metadata::{Listener, MetadataHandle},
+    metrics::ConsumerStats,
 };
 
 /// The consumer, less what only its owner touches.
@@ -43,6 +46,7 @@ pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) config: ConsumerConfig,
     pub(super) metadata: MetadataHandle,
+    pub(super) stats: ConsumerStats,
     /// `None` without a `group.id`.
     pub(super) group: Option<Arc<Group>>,
     pub(super) state: Mutex<State>,
@@ -59,9 +63,7 @@ pub(super) struct State {
     pub(super) partitions: BTreeMap<TopicPartition, Assigned>,
     /// By broker id. Lanes stay when their last partition leaves: it may come back.
     pub(super) lanes: BTreeMap<i32, LaneEntry>,
-    buffer: VecDeque<Chunk>,
-    /// Bytes of answers set aside because their partitions are paused.
-    parked_bytes: usize,
+    buffer: Buffer,
     /// Partitions that nobody has given a position, told to the application if it polls all the same.
     unplaced: BTreeSet<TopicPartition>,
     /// Errors that belong to no place in the buffer.
@@ -70,22 +72,6 @@ pub(super) struct State {
     /// Tasks that wait for topics to appear or for offsets; they end with the consumer.
     watchers: Vec<AbortHandle>,
     pub(super) closed: bool,
-}
-
-/// A place in the buffer.
-#[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
-pub(super) enum Chunk {
-    /// Records to read.
-    Records(Cursor),
-    /// What the application is told after everything before it.
-    Failure {
-        /// The partition; it is fetched again after the application was told.
-        at: TopicPartition,
-        /// Version of its position.
-        version: Version,
-        /// What happened.
-        error: Error,
-    },
 }
 
 /// An assigned partition.
@@ -97,6 +83,8 @@ pub(super) struct Assigned {
     pub(super) leader_epoch: i32,
     /// The broker that it is read from, once known.
     pub(super) lane: Option<i32>,
+    /// The replica that the leader would have us read, and until when we do (KIP-392).
+    pub(super) preferred: Option<(i32, Instant)>,
     pub(super) paused: bool,
     /// A failure is in the buffer: nothing is fetched before the application has seen it.
     pub(super) halted: bool,
@@ -104,9 +92,14 @@ pub(super) struct Assigned {
     /// Nothing is asked before this moment.
     pub(super) retry_at: Option<Instant>,
     pub(super) high_watermark: Option<i64>,
+    /// Up to where there is something to read, as the last answer said.
+    pub(super) end: Option<i64>,
     /// Whether the application was told that there is no such partition.
     reported_missing: bool,
-    parked: VecDeque<Cursor>,
+    /// What was fetched and not given out.
+    queue: Queue,
+    /// What counts against its credit: the queue, and what the application is reading.
+    pub(super) held: Arc<Held>,
 }
 
 /// A lane as seen from outside.
@@ -135,10 +128,11 @@ impl Shared {
         runtime: Handle,
     ) -> Arc<Self> {
         let shared = Arc::new_cyclic(|me| Self {
+            group: Group::of(&config, &env),
             env,
-            group: Group::of(&config),
             config,
             metadata,
+            stats: ConsumerStats::new(),
             state: Mutex::default(),
             settled: Notify::new(),
             runtime,
@@ -200,8 +194,8 @@ impl Shared {
         for at in gone {
             state.leave_lane(at);
             state.unplaced.remove(at);
-            if let Some(assigned) = state.partitions.remove(at) {
-                state.parked_bytes -= parked_bytes(&assigned);
+            if let Some(mut assigned) = state.partitions.remove(at) {
+                state.buffer.clear(&mut assigned.queue);
             }
         }
         drop(state);
@@ -305,7 +299,9 @@ impl Shared {
             self.metadata.request_refresh(Some(&at.topic));
             return;
         }
-        let moved = assigned.lane != Some(leader.id);
+        let preferred = assigned.preferred.filter(|(id, _)| snapshot.node(*id).is_some());
+        let to = preferred.map_or(leader.id, |(id, _)| id);
+        let moved = assigned.lane != Some(to);
         if !moved && assigned.leader_epoch == leader.epoch {
             return;
         }
@@ -314,9 +310,27 @@ impl Shared {
         assigned.retry_at = None;
         if moved {
             state.leave_lane(at);
-            self.enter_lane(state, leader.id, at);
+            self.enter_lane(state, to, at);
         }
         state.touch(at);
+    }
+
+    /// Brings a partition to the broker that it is to be read from, after that has changed.
+    pub(super) fn reroute(&self, state: &mut State, at: &TopicPartition) {
+        let snapshot = self.metadata.snapshot();
+        self.route(state, &snapshot, at);
+    }
+
+    /// Goes back to the leader with a partition whose replica is not to be read any more, or cannot be asked what is
+    /// to be asked now.
+    pub(super) fn back_to_leader(&self, state: &mut State, at: &TopicPartition, now: Instant) {
+        let Some(assigned) = state.partitions.get_mut(at) else { return };
+        let over =
+            |(_, until): (i32, Instant)| until <= now || assigned.position.lookup().is_some();
+        if assigned.preferred.is_some_and(over) {
+            assigned.preferred = None;
+            self.reroute(state, at);
+        }
     }
 
     fn check_topic_id(&self, state: &mut State, id: Uuid, at: &TopicPartition) {
@@ -326,11 +340,12 @@ impl Shared {
         }
         let recreated = assigned.topic_id != Uuid::ZERO && id != Uuid::ZERO;
         assigned.topic_id = id;
-        if recreated
-            && let Misfit::Unresolved(offset) =
-                assigned.position.on_recreated(self.policy(), &mut state.versions)
-        {
-            state.fail(at, out_of_range(at, offset));
+        if recreated {
+            let misfit = assigned.position.on_recreated(self.policy(), &mut state.versions);
+            state.drop_buffered(at);
+            if let Misfit::Unresolved(offset) = misfit {
+                state.fail(at, out_of_range(at, offset));
+            }
         }
         state.touch(at);
     }
@@ -353,38 +368,29 @@ impl Shared {
     /// Takes the next thing for the application out of the buffer. With `waker`, an empty buffer keeps it.
     /// Failures stay where they are unless they are wanted.
     pub(super) fn next(&self, failures: bool, waker: Option<&Waker>) -> Next {
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         if failures && let Some(error) = state.errors.pop_front() {
             return Next::Failure(error);
         }
         if failures && let Some(at) = state.unplaced.pop_first() {
             return Next::Failure(out_of_range(&at, -1));
         }
-        while let Some(chunk) = state.buffer.pop_front() {
-            match chunk {
-                Chunk::Records(cursor) => {
-                    let Some(assigned) = state.partitions.get(&cursor.at) else { continue };
-                    if assigned.position.version() != cursor.version {
-                        continue;
-                    }
-                    if assigned.paused {
-                        state.park(cursor, self.config.prefetch_bytes);
-                        continue;
-                    }
-                    return Next::Cursor(cursor);
-                }
-                Chunk::Failure { at, version, error } => {
-                    let Some(assigned) = state.partitions.get(&at) else { continue };
-                    if assigned.position.version() != version {
-                        continue;
-                    }
-                    if !failures {
-                        state.buffer.push_front(Chunk::Failure { at, version, error });
-                        return Next::Nothing;
-                    }
-                    self.fetch_again(&mut state, &at);
+        while let Some(at) = state.buffer.next_ready() {
+            let State { partitions, buffer, .. } = state;
+            let Some(assigned) = partitions.get_mut(&at) else { continue };
+            let version = assigned.position.version();
+            if assigned.paused {
+                buffer.pass_over(&mut assigned.queue);
+                continue;
+            }
+            match buffer.take(at.clone(), &mut assigned.queue, version, failures) {
+                Taken::Chunk(Chunk::Records(cursor)) => return Next::Cursor(cursor),
+                Taken::Chunk(Chunk::Failure { error, .. }) => {
+                    self.fetch_again(state, &at);
                     return Next::Failure(error);
                 }
+                Taken::Unwanted => return Next::Nothing,
+                Taken::Nothing => {}
             }
         }
         if let Some(waker) = waker {
@@ -399,6 +405,7 @@ impl Shared {
     /// Fetches a partition again from where the application stands, after a pause.
     pub(super) fn fetch_again(&self, state: &mut State, at: &TopicPartition) {
         let Some(assigned) = state.partitions.get_mut(at) else { return };
+        state.buffer.clear(&mut assigned.queue);
         assigned.halted = false;
         assigned.failures += 1;
         assigned.retry_at = Some(Instant::now() + self.backoff(assigned.failures));
@@ -467,6 +474,11 @@ impl State {
         }
     }
 
+    /// Has every lane look at what the buffer holds.
+    pub(super) fn wake_lanes(&self) {
+        self.lanes.values().for_each(|lane| lane.signal.wake.notify_one());
+    }
+
     fn leave_lane(&mut self, at: &TopicPartition) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         let Some(node) = assigned.lane.take() else { return };
@@ -477,8 +489,16 @@ impl State {
         }
     }
 
-    pub(super) fn push(&mut self, cursor: Cursor) {
-        self.buffer.push_back(Chunk::Records(cursor));
+    /// Puts records behind what their partition has in the buffer.
+    pub(super) fn push(&mut self, cursor: Cursor, park_limit: usize) {
+        let Some(assigned) = self.partitions.get_mut(&cursor.at) else { return };
+        if assigned.paused {
+            let at = cursor.at.clone();
+            self.park(&at, None, Some(cursor), park_limit);
+            return;
+        }
+        let at = cursor.at.clone();
+        self.buffer.push(&at, &mut assigned.queue, Chunk::Records(cursor));
     }
 
     /// Puts a failure behind what the partition has in the buffer, and fetches nothing until it is seen.
@@ -486,7 +506,7 @@ impl State {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         assigned.halted = true;
         let version = assigned.position.version();
-        self.buffer.push_back(Chunk::Failure { at: at.clone(), version, error });
+        self.buffer.push(at, &mut assigned.queue, Chunk::Failure { version, error });
         self.wake_application();
     }
 
@@ -517,7 +537,7 @@ impl State {
     /// Ends all tasks; gives those that still have something to say to their brokers.
     pub(super) fn close(&mut self) -> Vec<JoinHandle<()>> {
         self.closed = true;
-        self.buffer.clear();
+        self.buffer = Buffer::default();
         self.partitions.clear();
         for watcher in self.watchers.drain(..) {
             watcher.abort();
@@ -536,34 +556,47 @@ impl State {
         self.waker.take()
     }
 
-    /// Sets records of a paused partition aside. Beyond `limit` bytes they are given up and fetched again later,
-    /// so that a paused partition neither holds up others nor takes memory without end.
-    pub(super) fn park(&mut self, mut cursor: Cursor, limit: usize) {
-        let Some(assigned) = self.partitions.get_mut(&cursor.at) else { return };
-        if self.parked_bytes + cursor.bytes() > limit {
-            self.parked_bytes -= parked_bytes(assigned);
-            assigned.parked.clear();
+    /// Sets what a paused partition has aside, with the records that were being read, or came, last. Beyond `limit` bytes
+    /// of all paused partitions it is given up and fetched again later, so that a paused partition neither holds up
+    /// others nor takes memory without end.
+    fn park(
+        &mut self,
+        at: &TopicPartition,
+        first: Option<Cursor>,
+        last: Option<Cursor>,
+        limit: usize,
+    ) {
+        let Some(assigned) = self.partitions.get_mut(at) else { return };
+        if !self.buffer.park(&mut assigned.queue, first, last, limit) {
+            self.buffer.clear(&mut assigned.queue);
+            assigned.halted = false;
             assigned.position.rewind(&mut self.versions);
-            return;
         }
-        cursor.release();
-        self.parked_bytes += cursor.bytes();
-        assigned.parked.push_back(cursor);
     }
 
-    /// Pauses or resumes a partition.
-    pub(super) fn set_paused(&mut self, at: &TopicPartition, paused: bool) {
+    /// Pauses a partition, with the records of it that the application is reading.
+    pub(super) fn pause(&mut self, at: &TopicPartition, reading: Option<Cursor>, limit: usize) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
-        assigned.paused = paused;
-        if !paused {
-            self.parked_bytes -= parked_bytes(assigned);
-            // Before everything fetched later, in the order of the log.
-            for cursor in std::mem::take(&mut assigned.parked).into_iter().rev() {
-                self.buffer.push_front(Chunk::Records(cursor));
-            }
-            self.wake_application();
-        }
+        assigned.paused = true;
+        self.park(at, reading, None, limit);
         self.touch(at);
+    }
+
+    /// Goes on with a paused partition: what was set aside is given out before everything fetched later.
+    pub(super) fn resume(&mut self, at: &TopicPartition) {
+        let Some(assigned) = self.partitions.get_mut(at) else { return };
+        assigned.paused = false;
+        self.buffer.unpark(at, &mut assigned.queue);
+        self.wake_application();
+        self.touch(at);
+    }
+
+    /// Drops what a partition has in the buffer: it does not count any more.
+    pub(super) fn drop_buffered(&mut self, at: &TopicPartition) {
+        if let Some(assigned) = self.partitions.get_mut(at) {
+            self.buffer.clear(&mut assigned.queue);
+            assigned.halted = false;
+        }
     }
 
     /// Makes a jump: what is under way or buffered for the partition no longer counts.
@@ -577,8 +610,7 @@ impl State {
         };
         jump(&mut assigned.position, &mut self.versions);
         self.unplaced.remove(at);
-        self.parked_bytes -= parked_bytes(assigned);
-        assigned.parked.clear();
+        self.buffer.clear(&mut assigned.queue);
         assigned.halted = false;
         assigned.failures = 0;
         assigned.retry_at = None;
@@ -595,19 +627,18 @@ impl Assigned {
             topic_id: Uuid::ZERO,
             leader_epoch: -1,
             lane: None,
+            preferred: None,
             paused: false,
             halted: false,
             failures: 0,
             retry_at: None,
             high_watermark: None,
+            end: None,
             reported_missing: false,
-            parked: VecDeque::new(),
+            queue: Queue::default(),
+            held: Arc::default(),
         }
     }
-}
-
-fn parked_bytes(assigned: &Assigned) -> usize {
-    assigned.parked.iter().map(Cursor::bytes).sum()
 }
 
 pub(super) fn out_of_range(at: &TopicPartition, offset: i64) -> Error {

@@ -11,7 +11,8 @@ use curtail_wire::{
 };
 
 use super::{
-    cursor::{Cursor, Decoding, LaneSignal, Lease},
+    credit::Lease,
+    cursor::{Cursor, Decoding},
     *,
 };
 
@@ -61,7 +62,7 @@ fn cursor(first: i64, parts: &[Vec<u8>], aborted: Option<Vec<(i64, i64)>>) -> Cu
         list.into_iter().map(of).collect()
     });
     let version = Versions::default().next_version();
-    let lease = Lease::take(&Arc::new(LaneSignal::default()), records.len());
+    let lease = Lease::take(&Arc::default(), &Arc::default(), records.len());
     Cursor::new(TopicPartition::new("t", 0), version, first, records, aborted, lease)
 }
 
@@ -209,19 +210,4 @@ fn everything_is_send() {
     let _ = (polling, asking, closing);
     send(|| -> Consumer { unreachable!("never called") });
     send(|| -> IntoStream { unreachable!("never called") });
-}
-
-#[test]
-fn a_lane_is_woken_when_there_is_room_again() {
-    let signal = Arc::new(LaneSignal::default());
-    let (first, second) = (Lease::take(&signal, 60), Lease::take(&signal, 50));
-    assert!(!signal.has_room(50));
-    let mut woken = std::pin::pin!(signal.wake.notified());
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(woken.as_mut().poll(&mut cx).is_pending());
-    drop(second);
-    assert!(woken.as_mut().poll(&mut cx).is_pending(), "60 is still more than 50");
-    drop(first);
-    assert!(woken.as_mut().poll(&mut cx).is_ready());
-    assert!(signal.has_room(50));
 }

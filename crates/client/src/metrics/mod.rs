@@ -1,9 +1,10 @@
-//! What the producer measures of itself, always: counters, and distributions of times and sizes, per broker.
+//! What the clients measure of themselves, always: counters, and distributions of times and sizes, per broker.
 //!
 //! Recording is a handful of relaxed additions a batch or request, none a record, and takes no lock. A snapshot
 //! ([`crate::Producer::metrics`]) is a copy; [`ProducerMetrics::since`] gives what happened between two of them.
 //! [`ProducerMetrics::named`] lists the same under Kafka's own names.
 
+mod consumer;
 mod histogram;
 mod named;
 mod stats;
@@ -14,8 +15,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-pub(crate) use self::stats::{BrokerStats, ProducerStats};
-pub use self::{histogram::Distribution, named::NamedMetric};
+pub use self::{
+    consumer::{ConsumerMetrics, FetchMetrics, PartitionLag},
+    histogram::Distribution,
+    named::NamedMetric,
+};
+pub(crate) use self::{
+    consumer::{ConsumerStats, FetchStats},
+    stats::{BrokerStats, ProducerStats},
+};
 
 /// A snapshot of a producer's metrics; see [`crate::Producer::metrics`].
 #[derive(Clone, Debug)]

@@ -13,11 +13,11 @@ use super::{BrokerMetrics, Distribution, ProducerMetrics};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NamedMetric {
-    /// `producer-metrics` or `producer-node-metrics`.
+    /// Such as `producer-metrics`, or `producer-node-metrics` for a broker.
     pub group: &'static str,
     /// Such as `request-latency-avg`.
     pub name: String,
-    /// `client-id`, and for a broker `node-id` (`node-1`).
+    /// `client-id`, and for a broker `node-id` (`node-1`); for a partition `topic` and `partition`.
     pub tags: Vec<(&'static str, String)>,
     /// The value; NaN never.
     pub value: f64,
@@ -25,7 +25,7 @@ pub struct NamedMetric {
 
 const WHOLE: &str = "producer-metrics";
 const NODE: &str = "producer-node-metrics";
-const NANOS_IN_MS: f64 = 1e6;
+pub(super) const NANOS_IN_MS: f64 = 1e6;
 
 impl ProducerMetrics {
     /// Every metric under its Kafka name, for the producer as a whole and for each broker.
@@ -48,26 +48,26 @@ impl ProducerMetrics {
 }
 
 /// A group that is being listed.
-struct Group {
-    group: &'static str,
-    tags: Vec<(&'static str, String)>,
-    seconds: f64,
-    out: Vec<NamedMetric>,
+pub(super) struct Group {
+    pub(super) group: &'static str,
+    pub(super) tags: Vec<(&'static str, String)>,
+    pub(super) seconds: f64,
+    pub(super) out: Vec<NamedMetric>,
 }
 
 impl Group {
-    fn put(&mut self, name: impl Into<String>, value: f64) {
+    pub(super) fn put(&mut self, name: impl Into<String>, value: f64) {
         let (group, tags) = (self.group, self.tags.clone());
         self.out.push(NamedMetric { group, name: name.into(), tags, value });
     }
 
-    fn rate(&mut self, name: &str, total: u64) {
+    pub(super) fn rate(&mut self, name: &str, total: u64) {
         let rate = if self.seconds > 0.0 { total as f64 / self.seconds } else { 0.0 };
         self.put(format!("{name}-rate"), rate);
         self.put(format!("{name}-total"), total as f64);
     }
 
-    fn figures(&mut self, name: &str, of: &Distribution, unit: f64) {
+    pub(super) fn figures(&mut self, name: &str, of: &Distribution, unit: f64) {
         self.put(format!("{name}-avg"), of.mean() / unit);
         self.put(format!("{name}-max"), of.max() as f64 / unit);
         self.put(format!("{name}-p50"), of.p50() as f64 / unit);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{BrokerMetrics, histogram::Histogram};
 
 /// Time in nanoseconds, as histograms take it.
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -9,8 +9,8 @@ use curtail_wire::{
 };
 
 use super::{
-    Assignments, Assignor, Identity, Key, Leadership, Member, Membership, Node, Phase, Reason,
-    Sync, Topics, assignor,
+    Assignments, Assignor, Identity, Key, Leadership, Member, Membership, Node, Phase, Protocol,
+    Reason, Sync, Topics, assignor,
 };
 
 /// The answer to a JoinGroup.
@@ -33,7 +33,7 @@ pub struct JoinReply {
 /// Why a request has no answer to work with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble<E> {
-    /// The coordinator refused it. A JoinGroup that lacks a member id is refused with one (KIP-394).
+    /// The coordinator refused it: with the member id that a JoinGroup lacks (KIP-394), or with words of its own.
     Refused(ErrorCode, Option<Arc<str>>),
     /// There was no answer: the request may have been carried out.
     Lost(E),
@@ -62,13 +62,38 @@ fn remedy(code: ErrorCode) -> Remedy {
         ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => Remedy::Find,
         ErrorCode::REBALANCE_IN_PROGRESS => Remedy::Rejoin,
         ErrorCode::UNKNOWN_MEMBER_ID => Remedy::Renew { keep_id: false },
-        ErrorCode::ILLEGAL_GENERATION => Remedy::Renew { keep_id: true },
+        ErrorCode::ILLEGAL_GENERATION | ErrorCode::FENCED_MEMBER_EPOCH => {
+            Remedy::Renew { keep_id: true }
+        }
         ErrorCode::FENCED_INSTANCE_ID => Remedy::Fail,
         // The coordinator failed for no reason it can name.
         ErrorCode::UNKNOWN_SERVER_ERROR => Remedy::Later,
         code if code.is_retriable() => Remedy::Later,
         _ => Remedy::Fail,
     }
+}
+
+impl<E> Reason<E> {
+    /// Whether only another subscription ends it. The Java client goes on asking with every poll where somebody may have
+    /// mended it: where a right is missing, and under the classic protocol whatever the coordinator says, unless another
+    /// member has taken this one's place.
+    pub(super) fn lasts(&self, protocol: &Protocol) -> bool {
+        match self {
+            Self::Reported(_) | Self::Refused(_, ErrorCode::FENCED_INSTANCE_ID, _) => true,
+            Self::Refused(_, code, _) => {
+                matches!(protocol, Protocol::Consumer { .. }) && !is_missing_right(*code)
+            }
+        }
+    }
+}
+
+fn is_missing_right(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::GROUP_AUTHORIZATION_FAILED
+            | ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+    )
 }
 
 impl<E: Clone> Membership<E> {
@@ -78,8 +103,9 @@ impl<E: Clone> Membership<E> {
             Ok(node) => self.coordinator = Some(node),
             // One attempt is enough for a farewell.
             Err(_) if self.departure.take().is_some() => {}
-            Err(Trouble::Refused(code, _)) if remedy(code) == Remedy::Fail => {
-                self.fail(Reason::Refused("FindCoordinator", code));
+            Err(Trouble::Refused(code, words)) if remedy(code) == Remedy::Fail => {
+                self.failed_once(now, unit);
+                self.fail(Reason::Refused("FindCoordinator", code, words));
             }
             Err(Trouble::Impossible(error)) => self.fail(Reason::Reported(error)),
             Err(_) => self.failed_once(now, unit),
@@ -88,7 +114,13 @@ impl<E: Clone> Membership<E> {
 
     /// Commits that were handed over are answered.
     pub fn flushed(&mut self) {
-        if matches!(self.phase, Phase::Flushing { .. }) {
+        if !matches!(self.phase, Phase::Flushing { .. }) {
+            return;
+        }
+        if self.reconciliation.is_some() && self.generation >= 0 {
+            self.phase = Phase::Settled;
+            self.reconcile();
+        } else {
             self.phase = Phase::Joining;
         }
     }
@@ -114,13 +146,15 @@ impl<E: Clone> Membership<E> {
 
     fn accepted(&mut self, reply: JoinReply, now: Instant) {
         let known = Assignor::of_name(&reply.protocol);
-        let Some(protocol) = known.filter(|a| self.settings.assignors.contains(a)) else {
-            return self.fail(Reason::Refused("JoinGroup", ErrorCode::INCONSISTENT_GROUP_PROTOCOL));
+        let Some(protocol) = known.filter(|a| self.settings.protocol.assignors().contains(a))
+        else {
+            let code = ErrorCode::INCONSISTENT_GROUP_PROTOCOL;
+            return self.fail(Reason::Refused("JoinGroup", code, None));
         };
         self.retry_at_once();
         self.generation = reply.generation;
         self.member = reply.member;
-        self.beat_at = now + self.settings.heartbeat_interval;
+        self.beat_at = now + self.settings.protocol.heartbeat_interval();
         self.leading = None;
         let leads = reply.leader == self.member;
         if !leads {
@@ -170,10 +204,11 @@ impl<E: Clone> Membership<E> {
             Err(trouble) => return self.handle("SyncGroup", trouble, now, unit),
         };
         let Ok(assignment) = Assignment::decode(&bytes) else {
-            return self.fail(Reason::Refused("SyncGroup", ErrorCode::INCONSISTENT_GROUP_PROTOCOL));
+            let code = ErrorCode::INCONSISTENT_GROUP_PROTOCOL;
+            return self.fail(Reason::Refused("SyncGroup", code, None));
         };
         self.retry_at_once();
-        self.beat_at = now + self.settings.heartbeat_interval;
+        self.beat_at = now + self.settings.protocol.heartbeat_interval();
         let offer: Vec<Key> = assignor::flat(&assignment.partitions);
         self.given = Some((assignor::by_topic(&offer), self.generation));
         self.phase = Phase::Offered(offer.into_iter().collect());
@@ -184,7 +219,7 @@ impl<E: Clone> Membership<E> {
 
     /// The answer to [`super::Step::Heartbeat`].
     pub fn beaten(&mut self, reply: Result<(), Trouble<E>>, now: Instant, unit: f64) {
-        self.beat_at = now + self.settings.heartbeat_interval;
+        self.beat_at = now + self.settings.protocol.heartbeat_interval();
         match reply {
             Ok(()) => self.retry_at_once(),
             Err(trouble) => self.handle("Heartbeat", trouble, now, unit),
@@ -198,6 +233,9 @@ impl<E: Clone> Membership<E> {
 
     /// A commit under `identity` was refused. Tells whether the member can commit again by itself.
     pub fn commit_refused(&mut self, identity: &Identity, code: ErrorCode, now: Instant) -> bool {
+        if code == ErrorCode::STALE_MEMBER_EPOCH {
+            return self.successor(identity).is_some();
+        }
         let current = self.identity().as_ref() == Some(identity);
         match remedy(code) {
             Remedy::Renew { keep_id } if current => {
@@ -205,7 +243,7 @@ impl<E: Clone> Membership<E> {
                 false
             }
             Remedy::Fail if current && code == ErrorCode::FENCED_INSTANCE_ID => {
-                self.fail(Reason::Refused("OffsetCommit", code));
+                self.fail(Reason::Refused("OffsetCommit", code, None));
                 false
             }
             Remedy::Rejoin if current => {
@@ -217,6 +255,18 @@ impl<E: Clone> Membership<E> {
         }
     }
 
+    /// Who the member is that was `former` before, if it has been in the group ever since.
+    pub fn successor(&self, former: &Identity) -> Option<Identity> {
+        let identity = self.identity()?;
+        let same = match &self.reconciliation {
+            Some(reconciliation) => {
+                identity.member == former.member && reconciliation.was_member_in(former.generation)
+            }
+            None => identity == *former,
+        };
+        same.then_some(identity)
+    }
+
     /// The coordinator that was asked is not the right one any more.
     pub fn coordinator_lost(&mut self, node: &Node) {
         if self.coordinator.as_ref() == Some(node) {
@@ -224,9 +274,15 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    fn handle(&mut self, request: &'static str, trouble: Trouble<E>, now: Instant, unit: f64) {
-        let code = match trouble {
-            Trouble::Refused(code, _) => code,
+    pub(super) fn handle(
+        &mut self,
+        request: &'static str,
+        trouble: Trouble<E>,
+        now: Instant,
+        unit: f64,
+    ) {
+        let (code, words) = match trouble {
+            Trouble::Refused(code, words) => (code, words),
             Trouble::Impossible(error) => return self.fail(Reason::Reported(error)),
             Trouble::Lost(_) => {
                 self.coordinator = None;
@@ -241,6 +297,8 @@ impl<E: Clone> Membership<E> {
                 self.failed_once(now, unit);
             }
             Remedy::Later => self.failed_once(now, unit),
+            // Nothing of the consumer protocol is answered so.
+            Remedy::Rejoin if self.reconciliation.is_some() => self.failed_once(now, unit),
             Remedy::Rejoin => match self.phase {
                 Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_) => {
                     self.phase = Phase::Joining;
@@ -248,7 +306,10 @@ impl<E: Clone> Membership<E> {
                 _ => self.ask_to_rejoin(now),
             },
             Remedy::Renew { keep_id } => self.renew(keep_id, now),
-            Remedy::Fail => self.fail(Reason::Refused(request, code)),
+            Remedy::Fail => {
+                self.failed_once(now, unit);
+                self.fail(Reason::Refused(request, code, words));
+            }
         }
     }
 

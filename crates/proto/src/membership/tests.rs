@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod by_coordinator;
+mod coordinator;
 mod group;
 
 type Machine = Membership<&'static str>;
@@ -18,8 +20,10 @@ fn settings(assignors: &[Assignor]) -> Settings {
     Settings {
         instance: None,
         max_poll_interval: 300 * SECOND,
-        heartbeat_interval: 3 * SECOND,
-        assignors: assignors.to_vec(),
+        protocol: Protocol::Classic {
+            heartbeat_interval: 3 * SECOND,
+            assignors: assignors.to_vec(),
+        },
         rack: None,
         backoff,
     }
@@ -80,7 +84,7 @@ impl Member {
 
     /// The coordinator completes the rebalance with another member as the leader.
     fn join_behind(&mut self, generation: i32, member: &str) {
-        let protocol = self.machine.settings.assignors[0].name().to_owned();
+        let protocol = self.machine.settings.protocol.assignors()[0].name().to_owned();
         let reply = JoinReply {
             generation,
             member: member.into(),
@@ -339,7 +343,7 @@ fn a_fenced_member_stops() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
     member.beat(refused(ErrorCode::FENCED_INSTANCE_ID));
-    let expected = Reason::Refused("Heartbeat", ErrorCode::FENCED_INSTANCE_ID);
+    let expected = Reason::Refused("Heartbeat", ErrorCode::FENCED_INSTANCE_ID, None);
     assert_eq!(member.machine.failure(), Some(&expected));
     assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
     assert_eq!((member.machine.handover(), member.next()), (None, Step::Idle));
@@ -359,6 +363,27 @@ fn refused_to_join(code: ErrorCode) -> Member {
 }
 
 #[test]
+fn what_can_be_mended_is_tried_again_with_the_next_poll() {
+    for (code, lasts) in [
+        (ErrorCode::GROUP_AUTHORIZATION_FAILED, false),
+        (ErrorCode::GROUP_MAX_SIZE_REACHED, false),
+        (ErrorCode::FENCED_INSTANCE_ID, true),
+    ] {
+        let mut member = refused_to_join(code);
+        let reason = Reason::Refused("JoinGroup", code, None);
+        assert_eq!(member.machine.complaint(member.now), Some(reason.clone()));
+        assert_eq!(member.next(), Step::Idle, "the application has to ask again");
+        assert_eq!(member.machine.complaint(member.now), lasts.then_some(reason));
+        if lasts {
+            continue;
+        }
+        assert_eq!(member.next(), Step::Wait(member.now + SECOND / 10), "not as fast as it polls");
+        member.pass(SECOND / 10);
+        member.expect_join("");
+    }
+}
+
+#[test]
 fn refusals_for_good_end_it() {
     let cases = [
         ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
@@ -369,7 +394,7 @@ fn refusals_for_good_end_it() {
     ];
     for code in cases {
         let mut member = refused_to_join(code);
-        assert_eq!(member.machine.failure(), Some(&Reason::Refused("JoinGroup", code)));
+        assert_eq!(member.machine.failure(), Some(&Reason::Refused("JoinGroup", code, None)));
         assert_eq!((member.machine.handover(), member.next()), (None, Step::Idle));
     }
 }
@@ -439,9 +464,12 @@ fn a_rebalance_that_fails_on_the_way_begins_again() {
 fn an_application_that_does_not_poll_gives_its_partitions_up() {
     for instance in [None, Some("i".into())] {
         let is_static = instance.is_some();
-        let heartbeat_interval = 1000 * SECOND;
+        let protocol = Protocol::Classic {
+            heartbeat_interval: 1000 * SECOND,
+            assignors: vec![Assignor::Range],
+        };
         let mut member =
-            Member::with(Settings { instance, heartbeat_interval, ..settings(&[Assignor::Range]) });
+            Member::with(Settings { instance, protocol, ..settings(&[Assignor::Range]) });
         member.settle(&[0]);
         member.pass(299 * SECOND);
         member.machine.polled(member.now);
@@ -457,6 +485,35 @@ fn an_application_that_does_not_poll_gives_its_partitions_up() {
         assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
         member.expect_join("");
     }
+}
+
+/// The coordinator gives a static member that comes back what it was last given, and begins no rebalance. What was to
+/// move from it in the next one would be read by nobody.
+#[test]
+fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
+    let instance = Some("static".into());
+    let mut member =
+        Member::with(Settings { instance, ..settings(&[Assignor::CooperativeSticky]) });
+    member.settle(&[0, 1, 2]);
+    member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+    member.flush();
+    member.expect_join("m");
+    member.join_behind(2, "m");
+    member.given(&[0]);
+    // The application does not take that offer: it does not poll any more.
+    member.pass(301 * SECOND);
+    member.next();
+    assert_eq!(member.hand_over(), Handover::Lose(keys(&[0, 1, 2])));
+    assert!(matches!(member.next(), Step::Join(..)), "{:?}", member.machine);
+    member.join_behind(2, "n");
+    member.given(&[0]);
+    assert_eq!(member.hand_over(), Handover::Adopt { revoked: Vec::new(), added: keys(&[0]) });
+    member.flush();
+    member.expect_join("n");
+    member.join_behind(3, "n");
+    member.given(&[0]);
+    assert_eq!(member.hand_over(), Handover::Adopt { revoked: Vec::new(), added: Vec::new() });
+    assert!(member.machine.is_settled(), "once is enough");
 }
 
 #[test]

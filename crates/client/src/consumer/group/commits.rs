@@ -1,7 +1,7 @@
 //! The task that commits offsets: one request at a time, in the order in which they were handed over.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
     ops::RangeInclusive,
     pin::Pin,
@@ -9,7 +9,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use curtail_proto::membership::{Identity, Standing};
+use curtail_proto::{
+    assignor::Key,
+    membership::{Identity, Standing},
+};
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use parking_lot::Mutex;
@@ -20,19 +23,22 @@ use tokio::{
 
 use super::{Group, committed::ask_coordinator, key, requests::text};
 use crate::{
-    Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, consumer::shared::Shared,
+    Error, GroupProtocol, OffsetAndMetadata, Result, TopicPartition, conn::Connection,
+    consumer::shared::Shared,
 };
 
 /// Version 10 names topics by id.
 const VERSIONS: RangeInclusive<i16> = 2..=9;
 /// The first version that names static members.
 const STATIC: i16 = 7;
+/// The first version with members of the consumer protocol (KIP-848).
+const WITH_EPOCHS: i16 = 9;
 
 /// Offsets by partition.
 pub(super) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 
 /// In whose name offsets are committed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
     /// In nobody's: the partitions were assigned by hand.
     Nobody,
@@ -62,7 +68,32 @@ struct Commit {
     offsets: Offsets,
     authority: Authority,
     deadline: Instant,
-    told: oneshot::Sender<Result<()>>,
+    /// More than one where later calls have taken the place of earlier ones.
+    told: Vec<oneshot::Sender<Result<()>>>,
+}
+
+impl Waiting {
+    /// Takes a commit on. One of the same partitions that still waits gives way to it and has its outcome: an application
+    /// that commits faster than the coordinator answers would have a queue without end otherwise, and a rebalance waits
+    /// for the queue. The order of what has partitions in common stays as it is.
+    fn add(&mut self, commit: Commit) {
+        let (offsets, authority) = (&commit.offsets, &commit.authority);
+        let touches = |other: &&mut Commit| offsets.keys().any(|at| other.offsets.contains_key(at));
+        let earlier = self.commits.iter_mut().rev().find(touches).filter(|earlier| {
+            earlier.authority == *authority && earlier.offsets.keys().eq(offsets.keys())
+        });
+        match earlier {
+            Some(earlier) => {
+                let told = std::mem::take(&mut earlier.told);
+                *earlier = commit;
+                earlier.told.splice(0..0, told);
+            }
+            None => {
+                self.taken += 1;
+                self.commits.push_back(commit);
+            }
+        }
+    }
 }
 
 impl Queue {
@@ -80,19 +111,36 @@ impl Queue {
             return PendingCommit(outcome);
         }
         let deadline = Instant::now() + shared.config.common.default_api_timeout;
-        let mut waiting = self.waiting.lock();
-        waiting.taken += 1;
-        waiting.commits.push_back(Commit { offsets, authority, deadline, told });
-        drop(waiting);
+        self.waiting.lock().add(Commit { offsets, authority, deadline, told: vec![told] });
         self.wake.notify_one();
         PendingCommit(outcome)
     }
 
+    /// What has been handed over by now, for [`Self::flushed_to`].
+    pub(super) fn mark(&self) -> u64 {
+        self.waiting.lock().taken
+    }
+
+    /// Waits until what was handed over before the mark is done with.
+    pub(super) async fn flushed_to(&self, mark: u64) {
+        // The sender is the queue's own.
+        let _ = self.done.subscribe().wait_for(|done| *done >= mark).await;
+    }
+
     /// Waits until what has been handed over by now is done with.
     pub(super) async fn flushed(&self) {
-        let taken = self.waiting.lock().taken;
-        // The sender is the queue's own.
-        let _ = self.done.subscribe().wait_for(|done| *done >= taken).await;
+        self.flushed_to(self.mark()).await;
+    }
+
+    /// The member is about to let go of partitions: what it has handed over as their owner goes under the identity that it
+    /// owned them with, before it joins again.
+    pub(super) fn entrust(&self, owned: &BTreeSet<Key>, identity: &Identity) {
+        for commit in &mut self.waiting.lock().commits {
+            let all_owned = commit.offsets.keys().all(|at| owned.contains(&key(at)));
+            if commit.authority == Authority::Owner && all_owned {
+                commit.authority = Authority::Former(identity.clone());
+            }
+        }
     }
 
     async fn next(&self) -> Commit {
@@ -132,8 +180,10 @@ pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
             Ok(()) => committer.shared.committed(&commit.offsets),
             Err(error) => tracing::warn!(group = &*committer.group.id, %error, "commit"),
         }
-        // Whoever handed it over may not want to know.
-        let _ = commit.told.send(result);
+        for told in commit.told {
+            // Whoever handed it over may not want to know.
+            let _ = told.send(result.clone());
+        }
         committer.group.commits.done.send_modify(|done| *done += 1);
     }
 }
@@ -192,7 +242,10 @@ impl Committer {
     fn permit(&self, commit: &Commit) -> Result<Permit> {
         match &commit.authority {
             Authority::Nobody => Ok(Permit::Go(None)),
-            Authority::Former(identity) => Ok(Permit::Go(Some(identity.clone()))),
+            Authority::Former(identity) => {
+                let successor = self.group.look(|machine| machine.successor(identity));
+                Ok(Permit::Go(Some(successor.unwrap_or_else(|| identity.clone()))))
+            }
             Authority::Owner => self.group.look(|machine| {
                 let owned = machine.owned();
                 let foreign = commit.offsets.keys().find(|at| !owned.contains(&key(at)));
@@ -234,6 +287,7 @@ impl Committer {
                 | ErrorCode::ILLEGAL_GENERATION
                 | ErrorCode::REBALANCE_IN_PROGRESS
                 | ErrorCode::FENCED_INSTANCE_ID
+                | ErrorCode::STALE_MEMBER_EPOCH
         );
         if !of_membership {
             let passes = code.is_retriable() || code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
@@ -244,11 +298,15 @@ impl Committer {
         };
         let again = match (authority, identity) {
             (Authority::Owner, Some(identity)) => refused(identity),
-            // The coordinator takes no offsets while the leader assigns; that passes if the member stays.
+            // The coordinator takes no offsets while the leader assigns, and none under an epoch before the last one; that
+            // passes if the member stays.
             (Authority::Former(_), Some(identity)) => {
-                let stays =
-                    self.group.look(|machine| machine.identity().as_ref() == Some(identity));
-                refused(identity) && stays && code == ErrorCode::REBALANCE_IN_PROGRESS
+                let passes = matches!(
+                    code,
+                    ErrorCode::REBALANCE_IN_PROGRESS | ErrorCode::STALE_MEMBER_EPOCH
+                );
+                let stays = self.group.look(|machine| machine.successor(identity).is_some());
+                refused(identity) && stays && passes
             }
             _ => false,
         };
@@ -282,8 +340,12 @@ async fn request(
         let at = TopicPartition { topic: topic.into(), partition: index };
         offsets.get(&at).and_then(|offset| offset.leader_epoch).unwrap_or(-1)
     };
+    let versions = match group.protocol {
+        GroupProtocol::Consumer if identity.is_some() => WITH_EPOCHS..=*VERSIONS.end(),
+        _ => VERSIONS,
+    };
     let answer: messages::OffsetCommitResponse = connection
-        .request(VERSIONS, |version| {
+        .request(versions, |version| {
             let topics = topics.into_iter().map(|(name, mut partitions)| {
                 for partition in partitions.iter_mut().filter(|_| version >= 6) {
                     partition.committed_leader_epoch = epoch_of(name, partition.partition_index);

@@ -4,20 +4,26 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use curtail_proto::{
     backoff::Backoff,
+    membership::Identity,
     metadata::Node,
     position::{Policy, Position, Version},
 };
 use curtail_wire::{ErrorCode, cold::messages};
-use messages::offset_fetch_request::OffsetFetchRequestTopic;
+use messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 use tokio::time::{Instant, sleep};
 
 use super::{Group, requests::text};
 use crate::{
-    Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, consumer::shared::Shared,
+    Error, GroupProtocol, OffsetAndMetadata, Result, TopicPartition, conn::Connection,
+    consumer::shared::Shared,
 };
 
-/// Later versions ask for many groups, or for members of the newer protocol.
+/// Later versions ask for many groups.
 const VERSIONS: RangeInclusive<i16> = 1..=7;
+/// The version for members of the consumer protocol (KIP-848); version 10 names topics by id.
+const WITH_EPOCHS: RangeInclusive<i16> = 9..=9;
 /// The first version in which the coordinator holds back offsets that an open transaction may replace (KIP-447).
 const STABLE: i16 = 7;
 
@@ -117,6 +123,12 @@ fn backoff(shared: &Shared) -> Backoff {
 
 fn is_passing(error: &Error) -> bool {
     match error {
+        // The next heartbeat says under which epoch the member goes on, or that it has to join again.
+        Error::Broker { code, .. }
+            if matches!(*code, ErrorCode::STALE_MEMBER_EPOCH | ErrorCode::UNKNOWN_MEMBER_ID) =>
+        {
+            true
+        }
         Error::Broker { code, .. } => code.is_retriable(),
         Error::UnsupportedVersion(_) => false,
         _ => true,
@@ -205,6 +217,56 @@ async fn request(
     for at in partitions {
         topics.entry(&at.topic).or_default().push(at.partition);
     }
+    let member = group.identity().filter(|_| group.protocol == GroupProtocol::Consumer);
+    let (code, answered) = match member {
+        Some(identity) => as_member(connection, group, &identity, topics).await?,
+        None => as_anybody(connection, group, topics).await?,
+    };
+    let refused = |code| group.refused("OffsetFetch", code);
+    if code.is_error() {
+        return Err(refused(code));
+    }
+    let mut found = Found::new();
+    for (at, code, committed) in answered {
+        match code {
+            ErrorCode::NONE => {}
+            ErrorCode::UNSTABLE_OFFSET_COMMIT => continue,
+            code => return Err(refused(code)),
+        }
+        found.insert(at, Some(committed).filter(|committed| committed.offset >= 0));
+    }
+    Ok(found)
+}
+
+/// What is said of one partition.
+type Answered = (TopicPartition, ErrorCode, OffsetAndMetadata);
+
+/// Takes one partition out of the answers, which have two types for the same.
+macro_rules! answered {
+    ($topics:expr) => {{
+        let topics = $topics.into_iter().flat_map(|topic| {
+            let name: Arc<str> = topic.name.as_str().into();
+            topic.partitions.into_iter().map(move |partition| {
+                let epoch = partition.committed_leader_epoch;
+                let committed = OffsetAndMetadata {
+                    offset: partition.committed_offset,
+                    leader_epoch: Some(epoch).filter(|epoch| *epoch >= 0),
+                    metadata: partition.metadata.map(|text| text.to_string()).unwrap_or_default(),
+                };
+                let at =
+                    TopicPartition { topic: name.clone(), partition: partition.partition_index };
+                (at, ErrorCode(partition.error_code), committed)
+            })
+        });
+        topics.collect::<Vec<Answered>>()
+    }};
+}
+
+async fn as_anybody(
+    connection: &mut Connection,
+    group: &Group,
+    topics: BTreeMap<&str, Vec<i32>>,
+) -> Result<(ErrorCode, Vec<Answered>)> {
     let topics = topics.into_iter().map(|(name, indexes)| {
         OffsetFetchRequestTopic::default()
             .with_name(text(name).into())
@@ -218,29 +280,36 @@ async fn request(
                 .with_require_stable(version >= STABLE)
         })
         .await?;
-    let refused = |code| group.refused("OffsetFetch", code);
-    if ErrorCode(answer.error_code).is_error() {
-        return Err(refused(ErrorCode(answer.error_code)));
-    }
-    let mut found = Found::new();
-    for topic in answer.topics {
-        let name: Arc<str> = topic.name.as_str().into();
-        for partition in topic.partitions {
-            let at = TopicPartition { topic: name.clone(), partition: partition.partition_index };
-            match ErrorCode(partition.error_code) {
-                ErrorCode::NONE => {}
-                ErrorCode::UNSTABLE_OFFSET_COMMIT => continue,
-                code => return Err(refused(code)),
-            }
-            let committed = OffsetAndMetadata {
-                offset: partition.committed_offset,
-                leader_epoch: Some(partition.committed_leader_epoch).filter(|epoch| *epoch >= 0),
-                metadata: partition.metadata.map(|text| text.to_string()).unwrap_or_default(),
-            };
-            found.insert(at, Some(committed).filter(|committed| committed.offset >= 0));
-        }
-    }
-    Ok(found)
+    Ok((ErrorCode(answer.error_code), answered!(answer.topics)))
+}
+
+async fn as_member(
+    connection: &mut Connection,
+    group: &Group,
+    identity: &Identity,
+    topics: BTreeMap<&str, Vec<i32>>,
+) -> Result<(ErrorCode, Vec<Answered>)> {
+    let topics = topics.into_iter().map(|(name, indexes)| {
+        OffsetFetchRequestTopics::default()
+            .with_name(text(name).into())
+            .with_partition_indexes(indexes)
+    });
+    let asked = OffsetFetchRequestGroup::default()
+        .with_group_id(text(&group.id).into())
+        .with_member_id(Some(text(&identity.member)))
+        .with_member_epoch(identity.generation)
+        .with_topics(Some(topics.collect()));
+    let answer: messages::OffsetFetchResponse = connection
+        .request(WITH_EPOCHS, |_| {
+            messages::OffsetFetchRequest::default()
+                .with_groups(vec![asked])
+                .with_require_stable(true)
+        })
+        .await?;
+    let Some(answer) = answer.groups.into_iter().next() else {
+        return Err(connection.protocol_error("an OffsetFetch answer without the group"));
+    };
+    Ok((ErrorCode(answer.error_code), answered!(answer.topics)))
 }
 
 impl Shared {

@@ -1,24 +1,24 @@
 //! The task that does what the membership's machine says, one request at a time, whether or not the application polls.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use curtail_proto::{
     assignor::{Assignor, Member, Topics, wanted_topics},
-    membership::{Step, Trouble},
+    membership::{GroupHeartbeat, Identity, Step, Trouble},
     metadata::Node,
 };
 use curtail_wire::{
-    ApiKey,
-    metadata::{self, MetadataRequest, MetadataResponse},
+    ApiKey, Uuid,
+    metadata::{self, MetadataRequest, MetadataRequestTopic, MetadataResponse},
 };
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{
     Group,
     requests::{self, Who, lost},
 };
 use crate::{
-    Error, Result,
+    Error, GroupProtocol, Result,
     conn::Connection,
     consumer::shared::Shared,
     coordinator::{Coordinated, find},
@@ -28,7 +28,7 @@ use crate::{
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
     let now = Instant::now();
     let commit_at = now + shared.config.auto_commit_interval;
-    let mut driver = Driver { shared, group, open: None, commit_at, list_at: now };
+    let mut driver = Driver { shared, group, open: None, commit_at, list_at: now, flushing: None };
     loop {
         driver.turn().await;
     }
@@ -43,6 +43,9 @@ struct Driver {
     commit_at: Instant,
     /// When a subscription by pattern is next looked at.
     list_at: Instant,
+    /// Up to where commits have to be answered before the member joins again. What the application hands over later must
+    /// not put that off.
+    flushing: Option<u64>,
 }
 
 impl Driver {
@@ -56,6 +59,9 @@ impl Driver {
         let now = Instant::now().into_std();
         let step = self.group.look(|machine| machine.next(now));
         self.call_application();
+        if !matches!(step, Step::Flush(_) | Step::Heartbeat(..)) {
+            self.flushing = None;
+        }
         match step {
             Step::Idle => self.wait(None).await,
             Step::Wait(until) => self.wait(Some(Instant::from_std(until))).await,
@@ -83,19 +89,63 @@ impl Driver {
                 let reply = reply.await;
                 self.report(|machine, now, unit| machine.beaten(reply, now, unit));
             }
-            Step::Leave(node, identity) => {
-                // What it has committed as a member has to arrive while it is one.
-                let limit = self.shared.config.common.default_api_timeout;
-                let _ = timeout(limit, self.group.commits.flushed()).await;
-                let left = self.ask(&node, async |connection, who| {
-                    requests::leave(connection, who, &identity).await
+            Step::GroupHeartbeat(node, heartbeat) => {
+                self.want_topics(&heartbeat);
+                let reply = self.ask(&node, async |connection, who| {
+                    requests::group_heartbeat(connection, who, heartbeat).await
                 });
-                if let Err(trouble) = left.await {
-                    tracing::debug!(group = &*self.group.id, ?trouble, "leaving");
-                }
-                self.group.change(|machine, _| machine.left());
+                let reply = reply.await;
+                self.report(|machine, now, unit| machine.group_beaten(reply, now, unit));
+            }
+            Step::Resolve(ids, until) => self.resolve(&ids, Instant::from_std(until)).await,
+            Step::Leave(node, identity) => self.leave(&node, &identity).await,
+        }
+    }
+
+    async fn leave(&mut self, node: &Node, identity: &Identity) {
+        // What it has committed as a member has to arrive while it is one.
+        let limit = self.shared.config.common.default_api_timeout;
+        let _ = timeout(limit, self.group.commits.flushed()).await;
+        let protocol = self.group.protocol;
+        let left = self.ask(node, async |connection, who| match protocol {
+            GroupProtocol::Classic => requests::leave(connection, who, identity).await,
+            GroupProtocol::Consumer => {
+                let farewell = GroupHeartbeat::farewell(identity);
+                requests::group_heartbeat(connection, who, farewell).await.map(drop)
+            }
+        });
+        if let Err(trouble) = left.await {
+            tracing::debug!(group = &*self.group.id, ?trouble, "leaving");
+        }
+        self.group.change(|machine, _| machine.left());
+    }
+
+    /// Has the metadata look at topics that are new to it. That may create them, and makes their ids known.
+    fn want_topics(&self, heartbeat: &GroupHeartbeat) {
+        let known = self.shared.metadata.snapshot();
+        for topic in heartbeat.topics.iter().flatten() {
+            if known.topic(topic).is_none() {
+                self.shared.metadata.request_refresh(Some(topic));
             }
         }
+    }
+
+    /// Finds names of topics: in the metadata, or else by asking for their ids.
+    async fn resolve(&self, ids: &[Uuid], until: Instant) {
+        let snapshot = self.shared.metadata.snapshot();
+        let known = snapshot.topic_names().filter_map(|name| snapshot.topic(name));
+        let known = known.filter(|topic| ids.contains(&topic.id));
+        let mut names: BTreeMap<Uuid, Arc<str>> =
+            known.map(|topic| (topic.id, topic.name.clone())).collect();
+        let missing: Vec<Uuid> =
+            ids.iter().filter(|id| !names.contains_key(*id)).copied().collect();
+        if !missing.is_empty() {
+            match timeout_at(until, names_of(&self.shared, &missing)).await {
+                Ok(Ok(found)) => names.extend(found),
+                failed => tracing::debug!(group = &*self.group.id, ?failed, "names of topics"),
+            }
+        }
+        self.group.change(|machine, now| machine.resolved(names, now));
     }
 
     /// An application that waits for records polls all the time.
@@ -152,10 +202,11 @@ impl Driver {
         }
     }
 
-    async fn flush(&self, until: Instant) {
+    async fn flush(&mut self, until: Instant) {
+        let mark = *self.flushing.get_or_insert_with(|| self.group.commits.mark());
         tokio::select! {
             biased;
-            () = self.group.commits.flushed() => {
+            () = self.group.commits.flushed_to(mark) => {
                 self.group.change(|machine, _| machine.flushed());
             }
             () = self.wait(Some(until)) => {}
@@ -284,10 +335,28 @@ impl Driver {
 }
 
 async fn list_topics(shared: &Shared) -> Result<MetadataResponse> {
+    ask_for_topics(shared, metadata::VERSIONS, &MetadataRequest::default()).await
+}
+
+/// The names of topics, as far as the brokers know them.
+async fn names_of(shared: &Shared, ids: &[Uuid]) -> Result<Vec<(Uuid, Arc<str>)>> {
+    /// The first version that names no topic in a question by id.
+    const BY_ID: i16 = 12;
+    let topics = ids.iter().map(|id| MetadataRequestTopic { topic_id: *id, name: None }).collect();
+    let request = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };
+    let answer = ask_for_topics(shared, BY_ID..=*metadata::VERSIONS.end(), &request).await?;
+    let named = answer.topics.into_iter().filter(|topic| topic.error.is_none());
+    Ok(named.filter_map(|topic| Some((topic.topic_id, topic.name?.into()))).collect())
+}
+
+async fn ask_for_topics(
+    shared: &Shared,
+    versions: RangeInclusive<i16>,
+    request: &MetadataRequest,
+) -> Result<MetadataResponse> {
     let mut connection = shared.metadata.connect_any().await?;
-    let request = MetadataRequest::default();
     let (version, body) = connection
-        .request_hot(ApiKey::METADATA, metadata::VERSIONS, |version, w| request.encode(version, w))
+        .request_hot(ApiKey::METADATA, versions, |version, w| request.encode(version, w))
         .await?;
     MetadataResponse::decode(version, &body).map_err(|e| connection.protocol_error(e))
 }

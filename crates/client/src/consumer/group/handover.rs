@@ -18,7 +18,7 @@ use super::{
     committed, partition,
 };
 use crate::{
-    ConsumerGroupMetadata, Error, OffsetAndMetadata, Result, TopicPartition,
+    ConsumerGroupMetadata, Error, GroupProtocol, OffsetAndMetadata, Result, TopicPartition,
     consumer::{Choice, Consumer},
 };
 
@@ -75,6 +75,33 @@ impl Consumer {
         Ok(())
     }
 
+    /// As [`Consumer::subscribe`], for every topic whose whole name matches a regular expression as the brokers read it: of
+    /// RE2/J, as Java's `SubscriptionPattern`. The brokers look which topics there are; [`Consumer::subscription`] stays
+    /// empty. A pattern that they do not understand is an error of a later poll.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] without a `group.id`, without `group.protocol=consumer`, or with an empty pattern.
+    ///
+    /// ```
+    /// # fn example(consumer: &mut curtail::Consumer) -> curtail::Result<()> {
+    /// consumer.subscribe_pattern("orders-(eu|us)-[0-9]+")
+    /// # }
+    /// ```
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<()> {
+        if self.shared.config.group_protocol != GroupProtocol::Consumer {
+            return Err(Error::IllegalState(
+                "the brokers resolve patterns only with group.protocol=consumer; subscribe_matching takes a function",
+            ));
+        }
+        if pattern.is_empty() {
+            return Err(Error::IllegalState("a pattern to subscribe to is never empty"));
+        }
+        let group = self.begin_subscription()?;
+        *group.pattern.lock() = None;
+        group.change(|machine, now| machine.subscribe_pattern(pattern.into(), now));
+        Ok(())
+    }
+
     fn begin_subscription(&mut self) -> Result<Arc<Group>> {
         let Some(group) = self.shared.group.clone() else {
             return Err(Error::IllegalState("subscribing needs a group.id"));
@@ -96,7 +123,7 @@ impl Consumer {
             return;
         }
         *group.pattern.lock() = None;
-        let going = match group.look(|machine| machine.identity()) {
+        let going = match group.identity() {
             Some(_) => Going::Revoked,
             None => Going::Lost,
         };
@@ -150,7 +177,8 @@ impl Consumer {
         self.commit_async_offsets(offsets)?.await
     }
 
-    /// As [`Consumer::commit_sync`], without waiting for the outcome.
+    /// As [`Consumer::commit_sync`], without waiting for the outcome. Commits are sent one after the other; one that still
+    /// waits gives way to a later one of the same partitions, and has its outcome.
     ///
     /// # Errors
     /// [`Error::IllegalState`] without a `group.id`; the rest is in the outcome.
@@ -255,8 +283,7 @@ impl Consumer {
         if group.commit_due.swap(false, Ordering::SeqCst) {
             self.commit_positions();
         }
-        if let Some(error) = group.failure() {
-            // Every poll says so, until there is another subscription.
+        if let Some(error) = group.complaint() {
             self.shared.state.lock().report(error);
             group.attention.store(true, Ordering::SeqCst);
         }
@@ -273,7 +300,7 @@ impl Consumer {
             Going::Lost => listener.on_partitions_lost(rebalance, &partitions),
         });
         let going_now: BTreeSet<TopicPartition> = partitions.into_iter().collect();
-        let identity = group.look(|machine| machine.identity());
+        let identity = group.identity();
         if let (Going::Revoked, Some(identity)) = (going, identity) {
             chosen.retain(|at, offset| going_now.contains(at) && offset.offset >= 0);
             if self.shared.config.enable_auto_commit {
@@ -283,6 +310,8 @@ impl Consumer {
                 positions.append(&mut chosen);
                 chosen = positions;
             }
+            let owned = group.look(|machine| machine.owned().clone());
+            group.commits.entrust(&owned, &identity);
             drop(group.commits.push(&self.shared, chosen, Authority::Former(identity)));
         }
         self.shared.drop_partitions(&going_now);

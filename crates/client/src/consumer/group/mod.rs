@@ -19,12 +19,14 @@ use std::{
     },
 };
 
+use curtail_net::{Entropy, Env};
 use curtail_proto::{
     assignor::Key,
     backoff::Backoff,
-    membership::{Handover, Membership, Reason, Settings},
+    membership::{Handover, Identity, Membership, Protocol, Reason, Settings},
     metadata::Node,
 };
+use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -39,9 +41,10 @@ pub use self::{
 };
 use super::shared::Shared;
 use crate::{
-    ConsumerConfig, ConsumerGroupMetadata, Error, Result, TopicPartition,
+    ConsumerConfig, ConsumerGroupMetadata, Error, GroupProtocol, Result, TopicPartition,
     conn::Connection,
     coordinator::{self, Coordinated},
+    error::one_line,
 };
 
 /// Which topics a subscription by pattern means.
@@ -51,6 +54,7 @@ type Pattern = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub(super) struct Group {
     id: Arc<str>,
     instance: Option<Arc<str>>,
+    protocol: GroupProtocol,
     /// Innermost: nothing else is locked while it is held.
     machine: Mutex<Membership<Error>>,
     pattern: Mutex<Option<Pattern>>,
@@ -72,7 +76,7 @@ pub(super) struct Group {
 
 impl Group {
     /// The group that the configuration names, if it names one.
-    pub(super) fn of(config: &ConsumerConfig) -> Option<Arc<Self>> {
+    pub(super) fn of(config: &ConsumerConfig, env: &Env) -> Option<Arc<Self>> {
         let id = config.group_id.as_deref()?;
         let common = &config.common;
         let instance: Option<Arc<str>> = config.group_instance_id.as_deref().map(Arc::from);
@@ -80,14 +84,14 @@ impl Group {
         let settings = Settings {
             instance: instance.clone(),
             max_poll_interval: config.max_poll_interval,
-            heartbeat_interval: config.heartbeat_interval,
-            assignors: config.partition_assignment_strategy.clone(),
+            protocol: protocol_of(config, env),
             rack: rack.map(Arc::from),
             backoff: Backoff { initial: common.retry_backoff, max: common.retry_backoff_max },
         };
         Some(Arc::new(Self {
             id: id.into(),
             instance,
+            protocol: config.group_protocol,
             machine: Mutex::new(Membership::new(settings, Instant::now().into_std())),
             pattern: Mutex::default(),
             wake: Notify::new(),
@@ -160,32 +164,90 @@ impl Group {
         self.look(|machine| machine.topics().clone())
     }
 
-    /// Why the member cannot go on, if it cannot.
-    fn failure(&self) -> Option<Error> {
-        self.look(|machine| machine.failure().map(|reason| self.error_of(reason)))
+    /// What to tell the application of a member that cannot go on. With that a member may begin anew.
+    fn complaint(&self) -> Option<Error> {
+        if self.look(|machine| machine.failure().is_none()) {
+            return None;
+        }
+        self.change(Membership::complaint).map(|reason| self.error_of(&reason))
     }
 
     fn error_of(&self, reason: &Reason<Error>) -> Error {
         match reason {
             Reason::Reported(error) => error.clone(),
-            Reason::Refused(request, code) => self.refused(request, *code),
+            Reason::Refused(request, code, words) => {
+                let said = words.as_deref().map(one_line).filter(|words| !words.is_empty());
+                let said = said.unwrap_or_else(|| code.message().to_owned());
+                let message = match self.advice(*code) {
+                    Some(advice) => format!("{said} ({advice})"),
+                    None => said,
+                };
+                self.refused_with(request, *code, message)
+            }
         }
     }
 
-    fn refused(&self, request: &str, code: curtail_wire::ErrorCode) -> Error {
+    fn refused(&self, request: &str, code: ErrorCode) -> Error {
+        self.refused_with(request, code, code.message().to_owned())
+    }
+
+    fn refused_with(&self, request: &str, code: ErrorCode, message: String) -> Error {
         let what = format!("{request} of group '{}'", self.id).into();
-        Error::Broker { what, code, message: Some(code.message().into()) }
+        Error::Broker { what, code, message: Some(message.into()) }
+    }
+
+    /// Which setting to look at.
+    fn advice(&self, code: ErrorCode) -> Option<String> {
+        let instance = self.instance.as_deref().unwrap_or_default();
+        Some(match (code, self.protocol) {
+            (ErrorCode::UNSUPPORTED_VERSION, GroupProtocol::Consumer) => {
+                requests::NO_CONSUMER_PROTOCOL.to_owned()
+            }
+            (ErrorCode::UNSUPPORTED_ASSIGNOR, _) => {
+                "group.remote.assignor names an assignor of the brokers, group.consumer.assignors there"
+                    .to_owned()
+            }
+            (ErrorCode::UNRELEASED_INSTANCE_ID, _) => {
+                format!("another member uses group.instance.id={instance}")
+            }
+            (ErrorCode::FENCED_INSTANCE_ID, _) => {
+                format!("another member has taken group.instance.id={instance}")
+            }
+            (ErrorCode::INVALID_REGULAR_EXPRESSION, _) => {
+                "the pattern subscribed to is read as RE2/J reads it".to_owned()
+            }
+            (ErrorCode::GROUP_MAX_SIZE_REACHED, GroupProtocol::Consumer) => {
+                "group.consumer.max.size of the brokers".to_owned()
+            }
+            (ErrorCode::GROUP_MAX_SIZE_REACHED, GroupProtocol::Classic) => {
+                "group.max.size of the brokers".to_owned()
+            }
+            (ErrorCode::GROUP_AUTHORIZATION_FAILED, _) => {
+                "the right READ on the group of group.id".to_owned()
+            }
+            (ErrorCode::TOPIC_AUTHORIZATION_FAILED, _) => {
+                "the right DESCRIBE on every topic subscribed to".to_owned()
+            }
+            (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, _) => {
+                "group.protocol or partition.assignment.strategy fits no other member".to_owned()
+            }
+            _ => return None,
+        })
     }
 
     /// Who commits: the member, or nobody in particular while it is none.
     pub(super) fn metadata(&self) -> ConsumerGroupMetadata {
         let mut metadata = ConsumerGroupMetadata::new(&*self.id);
         metadata.group_instance_id = self.instance.as_deref().map(str::to_owned);
-        if let Some(identity) = self.look(|machine| machine.identity()) {
+        if let Some(identity) = self.identity() {
             metadata.generation_id = identity.generation;
             metadata.member_id = identity.member.to_string();
         }
         metadata
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.look(|machine| machine.identity())
     }
 
     /// The coordinator, looked for if it is not known.
@@ -220,6 +282,33 @@ impl Group {
             if changed.changed().await.is_err() {
                 return;
             }
+        }
+    }
+}
+
+fn protocol_of(config: &ConsumerConfig, env: &Env) -> Protocol {
+    match config.group_protocol {
+        GroupProtocol::Classic => Protocol::Classic {
+            heartbeat_interval: config.heartbeat_interval,
+            assignors: config.partition_assignment_strategy.clone(),
+        },
+        GroupProtocol::Consumer => Protocol::Consumer {
+            member: member_id(&env.entropy),
+            assignor: config.group_remote_assignor.as_deref().map(Arc::from),
+        },
+    }
+}
+
+/// A random id (RFC 9562, version 4), as Kafka prints ids. None begins with a dash: tools would take it for an option.
+fn member_id(entropy: &Entropy) -> Arc<str> {
+    loop {
+        let (high, low) = (entropy.next_u64(), entropy.next_u64());
+        let high = high & !0xf000 | 0x4000;
+        let low = low & !(0b11 << 62) | 0b10 << 62;
+        let bits = u128::from(high) << 64 | u128::from(low);
+        let id = Uuid(bits.to_be_bytes()).to_string();
+        if !id.starts_with('-') {
+            return id.into();
         }
     }
 }

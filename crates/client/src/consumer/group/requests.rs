@@ -3,12 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use curtail_proto::membership::{Identity, Join, JoinReply, Sync, Trouble};
+use curtail_proto::membership::{
+    GroupHeartbeat, GroupReply, Identity, Join, JoinReply, Sync, TopicIds, Trouble,
+};
 use curtail_wire::{
-    ErrorCode,
+    ApiKey, ErrorCode, Uuid,
     cold::{StrBytes, messages},
 };
 use messages::{
+    consumer_group_heartbeat_request::TopicPartitions,
     join_group_request::JoinGroupRequestProtocol, leave_group_request::MemberIdentity,
     sync_group_request::SyncGroupRequestAssignment,
 };
@@ -170,6 +173,74 @@ pub(super) async fn leave(
         .await
         .map_err(lost)?;
     done(answer.error_code)
+}
+
+/// Where the brokers do not have the consumer protocol.
+pub(super) const NO_CONSUMER_PROTOCOL: &str = "group.protocol=consumer needs Apache Kafka 4.0 or later with the feature group.version; set group.protocol=classic \
+     until the cluster is upgraded";
+/// Where they have it, and no regular expressions.
+const NO_PATTERNS: &str =
+    "subscribe_pattern needs brokers that resolve regular expressions, Apache Kafka 4.0 or later";
+
+/// ConsumerGroupHeartbeat (KIP-848): to join, to stay and to leave.
+pub(super) async fn group_heartbeat(
+    connection: &mut Connection,
+    who: Who<'_>,
+    heartbeat: GroupHeartbeat,
+) -> Outcome<GroupReply> {
+    /// The first version with regular expressions.
+    const PATTERNS: i16 = 1;
+    let wants_pattern = heartbeat.pattern.as_ref().is_some_and(|pattern| !pattern.is_empty());
+    let versions = if wants_pattern { PATTERNS..=1 } else { 0..=1 };
+    let known = connection.negotiate(ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1).is_ok();
+    let hint = if known { NO_PATTERNS } else { NO_CONSUMER_PROTOCOL };
+    let names = |topics: Vec<Arc<str>>| topics.iter().map(|topic| text(topic).into()).collect();
+    let answer: messages::ConsumerGroupHeartbeatResponse = connection
+        .request(versions, |version| {
+            let pattern = heartbeat.pattern.as_deref().filter(|_| version >= PATTERNS);
+            messages::ConsumerGroupHeartbeatRequest::default()
+                .with_group_id(text(who.group).into())
+                .with_member_id(text(&heartbeat.member))
+                .with_member_epoch(heartbeat.epoch)
+                .with_instance_id(who.instance())
+                .with_rack_id(heartbeat.rack.as_deref().map(text))
+                .with_rebalance_timeout_ms(heartbeat.rebalance_timeout.map_or(-1, millis))
+                .with_subscribed_topic_names(heartbeat.topics.map(names))
+                .with_subscribed_topic_regex(pattern.map(text))
+                .with_server_assignor(heartbeat.assignor.as_deref().map(text))
+                .with_topic_partitions(heartbeat.owned.map(by_id))
+        })
+        .await
+        .map_err(|error| match error {
+            Error::UnsupportedVersion(reason) => {
+                Trouble::Impossible(Error::UnsupportedVersion(format!("{reason}; {hint}").into()))
+            }
+            error => lost(error),
+        })?;
+    if ErrorCode(answer.error_code).is_error() {
+        let words = answer.error_message.map(|words| words.as_str().into());
+        return Err(Trouble::Refused(ErrorCode(answer.error_code), words));
+    }
+    let interval = u64::try_from(answer.heartbeat_interval_ms).unwrap_or_default();
+    let assignment = answer.assignment.map(|assignment| {
+        let mut partitions = TopicIds::new();
+        for topic in assignment.topic_partitions {
+            let id = Uuid(topic.topic_id.into_bytes());
+            partitions.entry(id).or_default().extend(topic.partitions);
+        }
+        partitions
+    });
+    let interval = Duration::from_millis(interval);
+    Ok(GroupReply { epoch: answer.member_epoch, interval, assignment })
+}
+
+fn by_id(partitions: TopicIds) -> Vec<TopicPartitions> {
+    let topic = |(id, indexes): (Uuid, std::collections::BTreeSet<i32>)| {
+        TopicPartitions::default()
+            .with_topic_id(uuid::Uuid::from_bytes(id.0))
+            .with_partitions(indexes.into_iter().collect())
+    };
+    partitions.into_iter().map(topic).collect()
 }
 
 fn done(code: i16) -> Outcome<()> {

@@ -182,6 +182,7 @@ impl World {
                 };
                 self.players[who].machine.beaten(reply, now, 0.5);
             }
+            step @ (Step::GroupHeartbeat(..) | Step::Resolve(..)) => panic!("{step:?}"),
             Step::Leave(_, identity) => {
                 if self.known.remove(&identity.member).is_some() {
                     self.prepare();

@@ -1,0 +1,377 @@
+//! What answers to fetches say, and what becomes of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+use curtail_proto::{
+    fetch_session::{Naming, Outcome},
+    metadata::{Hint, Leader, Node},
+    position::{FetchVerdict, Misfit, classify},
+};
+use curtail_wire::{
+    ApiKey, ErrorCode,
+    fetch::{FetchPartitionResponse, FetchResponse, FetchTopicResponse},
+    header,
+    records::{RecordError, batches},
+};
+use tokio::time::Instant;
+
+use super::{Lane, Reading, aside::Done, fetch_from};
+use crate::{
+    Error, IsolationLevel, Result, TopicPartition,
+    consumer::{
+        credit::Lease,
+        cursor::Cursor,
+        shared::{State, out_of_range, refused},
+    },
+};
+
+/// Whose answer it is.
+enum Asked {
+    /// The session's. What requests beside it have read on meanwhile is left out.
+    BySession,
+    /// That of a request which asked for just this.
+    Beside(BTreeMap<TopicPartition, Reading>),
+}
+
+impl Lane {
+    /// Takes the session's answer in.
+    pub(super) fn digest(&mut self, version: i16, frame: &Bytes) -> Result<()> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let answer = header::response_body(frame, ApiKey::FETCH, version)
+            .and_then(|body| FetchResponse::decode(version, &body))
+            .map_err(|e| connection.protocol_error(e))?;
+        let results = answer.topics.iter().map(|t| t.partitions.len()).sum();
+        match self.session.on_answer(answer.error, answer.session_id, results) {
+            Outcome::Results => {}
+            Outcome::StartedOver => return Ok(()),
+            Outcome::Refused(error) => {
+                self.refused(error);
+                return Ok(());
+            }
+        }
+        self.worked();
+        self.throttle(answer.throttle_time_ms);
+        self.take_in(answer, &Asked::BySession);
+        self.overtaken.clear();
+        Ok(())
+    }
+
+    /// Takes the answer of a request beside the session in.
+    pub(super) fn digest_beside(&mut self, done: Done) -> Result<()> {
+        let (version, body) = done.answer?;
+        self.stats.answered(done.begun.elapsed(), body.len());
+        self.stats.beside();
+        let peer = format!("broker {}", self.node).into();
+        let answer = FetchResponse::decode(version, &body)
+            .map_err(|e| crate::conn::protocol_error(&peer, e))?;
+        if answer.error.is_error() {
+            self.refused(answer.error);
+            return Ok(());
+        }
+        self.throttle(answer.throttle_time_ms);
+        // What was thought to be there and is not would otherwise be asked for at once again.
+        let empty = answer.topics.iter().flat_map(|t| &t.partitions).all(|p| p.records.is_empty());
+        if empty {
+            for at in done.asked.keys() {
+                self.ends.remove(at);
+            }
+        }
+        self.take_in(answer, &Asked::Beside(done.asked));
+        Ok(())
+    }
+
+    fn refused(&mut self, error: ErrorCode) {
+        tracing::debug!(node = self.node, %error, "fetch refused");
+        self.failures += 1;
+        self.shared.metadata.request_refresh(None);
+        self.pause(self.shared.backoff(self.failures));
+    }
+
+    fn throttle(&mut self, throttle_time_ms: i32) {
+        if let Ok(throttle @ 1..) = u64::try_from(throttle_time_ms) {
+            let limit = self.shared.config.common.request_timeout;
+            let throttle = Duration::from_millis(throttle).min(limit);
+            self.stats.throttled(throttle);
+            self.pause(throttle);
+        }
+    }
+
+    /// Hands the answer to the application and moves on to what comes after it.
+    fn take_in(&mut self, answer: FetchResponse, asked: &Asked) {
+        let results = self.results(answer.topics, asked);
+        if results.is_empty() {
+            return;
+        }
+        let mut hints = Vec::new();
+        let mut refresh = false;
+        let shared = self.shared.clone();
+        let mut state = shared.state.lock();
+        for result in results {
+            refresh |= self.take_in_one(&mut state, result, &mut hints);
+        }
+        let waker = state.take_waker();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if !hints.is_empty() {
+            let endpoints: Vec<Node> =
+                answer.node_endpoints.iter().filter_map(Node::from_endpoint).collect();
+            let taken = shared.metadata.apply_hints(&hints, &endpoints);
+            refresh |= taken.len() < hints.len();
+        }
+        if refresh {
+            shared.metadata.request_refresh(None);
+        }
+    }
+
+    /// What the answer says of partitions that are still being read where it was asked.
+    fn results(&mut self, topics: Vec<FetchTopicResponse>, asked: &Asked) -> Vec<Answered> {
+        let mut results = Vec::new();
+        for topic in topics {
+            let name = match self.session.naming() {
+                Naming::Ids => self.topics.get(&topic.topic_id).cloned(),
+                Naming::Names => Some(topic.name.as_str().into()),
+            };
+            let Some(name) = name else { continue };
+            for partition in topic.partitions {
+                let at = TopicPartition { topic: name.clone(), partition: partition.index };
+                let Some((at, reading)) = self.reading.get_key_value(&at) else { continue };
+                let current = match asked {
+                    Asked::BySession => !self.overtaken.contains(at),
+                    Asked::Beside(asked) => asked.get(at).is_some_and(|a| a.from == reading.from),
+                };
+                if current {
+                    results.push(Answered {
+                        at: at.clone(),
+                        reading: *reading,
+                        fetched: Fetched::of(&partition.records, reading.from.offset),
+                        partition,
+                    });
+                }
+            }
+        }
+        if let Asked::Beside(_) = asked
+            && self.fetching
+        {
+            self.overtaken.extend(results.iter().map(|result| result.at.clone()));
+        }
+        results
+    }
+
+    /// Takes one partition's result in. Whether the metadata may be old.
+    fn take_in_one(&mut self, state: &mut State, result: Answered, hints: &mut Vec<Hint>) -> bool {
+        let Answered { at, reading, fetched, partition } = result;
+        let from = reading.from;
+        let Some(assigned) = state.partitions.get(&at) else { return false };
+        if assigned.position.version() != from.version || assigned.lane != Some(self.node) {
+            return false;
+        }
+        let verdict = classify(partition.error);
+        if verdict == FetchVerdict::Good && partition.preferred_read_replica >= 0 {
+            return self.follow(state, &at, partition.preferred_read_replica);
+        }
+        if verdict != FetchVerdict::Good && self.leave_follower(state, &at, verdict) {
+            return verdict != FetchVerdict::OutOfRange;
+        }
+        let Some(assigned) = state.partitions.get_mut(&at) else { return false };
+        if verdict == FetchVerdict::Good {
+            self.take_in_records(state, at, reading, &fetched, partition);
+            return false;
+        }
+        match verdict {
+            FetchVerdict::Good => {}
+            FetchVerdict::OutOfRange => {
+                let policy = self.shared.policy();
+                let misfit = assigned.position.on_out_of_range(
+                    from.version,
+                    from.offset,
+                    policy,
+                    &mut state.versions,
+                );
+                self.misfit(state, &at, misfit);
+            }
+            FetchVerdict::Report => {
+                self.retry_later(assigned);
+                state.fail(&at, refused(&at, partition.error));
+            }
+            FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry => {
+                self.retry_later(assigned);
+            }
+        }
+        state.touch(&at);
+        match (verdict, partition.current_leader) {
+            (FetchVerdict::Moved, Some(leader)) if leader.leader_id >= 0 => {
+                hints.push(Hint {
+                    topic: at.topic.clone(),
+                    partition: at.partition,
+                    leader: Leader { id: leader.leader_id, epoch: leader.leader_epoch },
+                });
+                false
+            }
+            (FetchVerdict::Moved | FetchVerdict::Missing, _) => true,
+            _ => false,
+        }
+    }
+
+    /// Goes to the replica that the leader has named, for as long as metadata counts. Whether the metadata may be old.
+    fn follow(&self, state: &mut State, at: &TopicPartition, replica: i32) -> bool {
+        let Some(assigned) = state.partitions.get_mut(at) else { return false };
+        let known = self.shared.metadata.snapshot().node(replica).is_some();
+        if !known || replica == self.node {
+            self.retry_later(assigned);
+            state.touch(at);
+            return true;
+        }
+        let until = Instant::now() + self.shared.config.common.metadata_max_age;
+        assigned.preferred = Some((replica, until));
+        self.shared.reroute(state, at);
+        false
+    }
+
+    /// What a follower cannot serve is asked of the leader, unless it only has to catch up. Whether that is so.
+    fn leave_follower(
+        &self,
+        state: &mut State,
+        at: &TopicPartition,
+        verdict: FetchVerdict,
+    ) -> bool {
+        let Some(assigned) = state.partitions.get_mut(at) else { return false };
+        if assigned.preferred.is_none() || verdict == FetchVerdict::Retry {
+            return false;
+        }
+        assigned.preferred = None;
+        self.shared.reroute(state, at);
+        true
+    }
+
+    fn take_in_records(
+        &mut self,
+        state: &mut State,
+        at: TopicPartition,
+        reading: Reading,
+        fetched: &Fetched,
+        partition: FetchPartitionResponse,
+    ) {
+        let from = reading.from;
+        let Some(assigned) = state.partitions.get_mut(&at) else { return };
+        assigned.high_watermark = Some(partition.high_watermark);
+        let end = match self.shared.config.isolation_level {
+            IsolationLevel::ReadUncommitted => partition.high_watermark,
+            IsolationLevel::ReadCommitted => partition.last_stable_offset,
+        };
+        assigned.end = Some(end);
+        self.ends.insert(at.clone(), end);
+        let failures = std::mem::take(&mut assigned.failures);
+        if let Some(end) = partition.diverging_epoch {
+            let misfit = assigned.position.on_diverging(
+                from.version,
+                from.offset,
+                end,
+                self.shared.policy(),
+                &mut state.versions,
+            );
+            self.misfit(state, &at, misfit);
+            state.touch(&at);
+            return;
+        }
+        if assigned.position.on_fetched(from.version, from.offset, fetched.next, fetched.epoch) {
+            let lease = Lease::take(&self.signal, &assigned.held, partition.records.len());
+            self.loaded.entry(at.clone()).or_insert_with(|| assigned.held.clone());
+            let aborted = match self.shared.config.isolation_level {
+                IsolationLevel::ReadUncommitted => None,
+                IsolationLevel::ReadCommitted => {
+                    Some(partition.aborted_transactions.unwrap_or_default())
+                }
+            };
+            if let Some(from) = fetch_from(assigned) {
+                self.read(&at, Reading { from, ..reading });
+            }
+            let records = partition.records;
+            let cursor = Cursor::new(at, from.version, from.offset, records, aborted, lease);
+            state.push(cursor, self.shared.config.prefetch_bytes);
+        } else if let Some(reason) = fetched.why_nothing(&partition.records) {
+            let error = Error::Corrupt {
+                topic: at.topic.clone(),
+                partition: at.partition,
+                offset: from.offset,
+                reason: reason.into(),
+            };
+            state.fail(&at, error);
+            state.touch(&at);
+        } else if !partition.records.is_empty() {
+            // Only records from before the position. Asked at once again, the broker would give them again.
+            assigned.failures = failures;
+            self.retry_later(assigned);
+            state.touch(&at);
+        }
+    }
+
+    fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
+        match misfit {
+            Misfit::Stale => {}
+            Misfit::Moved => state.drop_buffered(at),
+            Misfit::NotYet => {
+                if let Some(assigned) = state.partitions.get_mut(at) {
+                    self.retry_later(assigned);
+                }
+            }
+            Misfit::Unresolved(offset) => {
+                state.fail(at, out_of_range(at, offset));
+                self.shared.settled.notify_waiters();
+            }
+        }
+    }
+}
+
+/// One partition's result, with what was asked.
+struct Answered {
+    at: TopicPartition,
+    reading: Reading,
+    fetched: Fetched,
+    partition: FetchPartitionResponse,
+}
+
+/// How far a partition's records reach, from the batches' headers alone.
+struct Fetched {
+    /// The offset after the last whole batch.
+    next: i64,
+    /// Leader epoch of that batch.
+    epoch: i32,
+    /// Whether there is a whole batch.
+    whole: bool,
+    /// Why no batch could be found after it, if the bytes are not batches.
+    damage: Option<RecordError>,
+}
+
+impl Fetched {
+    fn of(records: &Bytes, asked: i64) -> Self {
+        let mut fetched = Self { next: asked, epoch: -1, whole: false, damage: None };
+        for batch in batches(records.clone()) {
+            match batch {
+                Ok(batch) => {
+                    fetched.whole = true;
+                    fetched.next = fetched.next.max(batch.header.last_offset().saturating_add(1));
+                    fetched.epoch = batch.header.partition_leader_epoch;
+                }
+                Err(error) => {
+                    fetched.damage = Some(error);
+                    break;
+                }
+            }
+        }
+        fetched
+    }
+    /// What is wrong with records that bring the reader no further, if anything is. Since KIP-74 a broker gives the
+    /// first batch whole, however large.
+    fn why_nothing(&self, records: &Bytes) -> Option<String> {
+        match &self.damage {
+            Some(error) => Some(error.to_string()),
+            None if !self.whole && !records.is_empty() => {
+                Some(format!("the {} bytes fetched hold no whole batch", records.len()))
+            }
+            None => None,
+        }
+    }
+}

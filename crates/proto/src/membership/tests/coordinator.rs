@@ -1,0 +1,330 @@
+//! Several members and a coordinator of the consumer protocol as simple as can be, in any order of events, with requests
+//! under way for any time: no partition is read by two members that the coordinator counts, and when nothing more
+//! happens every partition is read by one.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{by_coordinator::settings_of, by_coordinator::topic_id, *};
+
+const TOPICS: [(&str, i32); 2] = [("t", 5), ("u", 2)];
+
+struct Player {
+    machine: Machine,
+    /// A heartbeat on its way.
+    sent: Option<GroupHeartbeat>,
+    doing: Option<Handover>,
+    reads: BTreeSet<Key>,
+}
+
+/// A member as the coordinator knows it.
+#[derive(Default)]
+struct Known {
+    epoch: i32,
+    topics: BTreeSet<Arc<str>>,
+    /// What it may read.
+    given: BTreeSet<Key>,
+    /// What it has still to let go of.
+    owed: BTreeSet<Key>,
+    /// Its last answer was of this, so that nothing has to be repeated.
+    told: Option<BTreeSet<Key>>,
+}
+
+struct World {
+    now: Instant,
+    players: Vec<Player>,
+    known: BTreeMap<usize, Known>,
+    epoch: i32,
+    target: BTreeMap<usize, BTreeSet<Key>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The member's task makes a step.
+    Step(usize),
+    /// Its heartbeat arrives and is answered.
+    Arrive(usize),
+    /// Its heartbeat arrives, and the answer is lost.
+    Lose(usize),
+    /// The application begins with what there is to do, or finishes it.
+    Poll(usize),
+    Pass,
+    /// The coordinator gives the member up.
+    Expel(usize),
+    Want(usize, bool),
+    Leave(usize),
+}
+
+fn by_id(keys: &BTreeSet<Key>) -> TopicIds {
+    let mut ids = TopicIds::new();
+    for (topic, index) in keys {
+        ids.entry(topic_id(topic)).or_default().insert(*index);
+    }
+    ids
+}
+
+fn by_name(ids: &TopicIds) -> BTreeSet<Key> {
+    let name = |id: &Uuid| TOPICS.iter().find(|(name, _)| topic_id(name) == *id).expect("one").0;
+    ids.iter().flat_map(|(id, all)| all.iter().map(move |i| (name(id).into(), *i))).collect()
+}
+
+impl World {
+    fn new(players: usize) -> Self {
+        let now = Instant::now();
+        let player = |who: usize| {
+            let mut machine = Machine::new(settings_of(&format!("m{who}"), None), now);
+            machine.subscribe(["t".into()].into(), now);
+            Player { machine, sent: None, doing: None, reads: BTreeSet::new() }
+        };
+        Self {
+            now,
+            players: (0..players).map(player).collect(),
+            known: BTreeMap::new(),
+            epoch: 0,
+            target: BTreeMap::new(),
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let (now, count) = (self.now, self.players.len());
+        match event {
+            Event::Step(who) => self.step(who % count),
+            Event::Arrive(who) => self.arrive(who % count, true),
+            Event::Lose(who) => self.arrive(who % count, false),
+            Event::Poll(who) => self.players[who % count].poll(now),
+            Event::Pass => self.now += 5 * SECOND,
+            Event::Expel(who) => self.forget(who % count),
+            Event::Want(who, both) => {
+                let topics = if both { vec!["t".into(), "u".into()] } else { vec!["t".into()] };
+                self.players[who % count].machine.subscribe(topics.into_iter().collect(), now);
+            }
+            Event::Leave(who) => {
+                let player = &mut self.players[who % count];
+                // The application leaves, so it does nothing else.
+                if player.doing.is_none() {
+                    player.machine.leave();
+                    player.reads.clear();
+                }
+            }
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        let mut readers: BTreeMap<&Key, usize> = BTreeMap::new();
+        for (who, player) in self.players.iter().enumerate() {
+            let counted = self.known.contains_key(&who) && player.machine.identity().is_some();
+            // What an application has begun to take it reads already.
+            let taking = match &player.doing {
+                Some(Handover::Adopt { added, .. }) => added.as_slice(),
+                _ => &[],
+            };
+            for key in player.reads.iter().chain(taking).filter(|_| counted) {
+                assert_eq!(readers.insert(key, who), None, "{key:?} is with two, one is {who}");
+            }
+        }
+    }
+
+    fn step(&mut self, who: usize) {
+        let now = self.now;
+        let player = &mut self.players[who];
+        if player.sent.is_some() {
+            return;
+        }
+        match player.machine.next(now) {
+            Step::Idle | Step::Wait(_) => {}
+            Step::Find => player.machine.found(Ok(node(1)), now, 0.5),
+            Step::Flush(_) => player.machine.flushed(),
+            Step::Resolve(ids, _) => {
+                let names = TOPICS.iter().map(|(name, _)| (topic_id(name), Arc::from(*name)));
+                let asked: Vec<_> = names.filter(|(id, _)| ids.contains(id)).collect();
+                player.machine.resolved(asked, now);
+            }
+            Step::GroupHeartbeat(_, heartbeat) => player.sent = Some(heartbeat),
+            Step::Leave(_, identity) => {
+                assert_eq!(identity.generation, -1);
+                self.forget(who);
+                self.players[who].machine.left();
+            }
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn arrive(&mut self, who: usize, answered: bool) {
+        let Some(heartbeat) = self.players[who].sent.take() else { return };
+        let reply = self.answer(who, heartbeat);
+        let reply = if answered { reply } else { Err(Trouble::Lost("gone")) };
+        self.players[who].machine.group_beaten(reply, self.now, 0.5);
+    }
+
+    fn answer(
+        &mut self,
+        who: usize,
+        heartbeat: GroupHeartbeat,
+    ) -> Result<GroupReply, Trouble<&'static str>> {
+        let joins = heartbeat.epoch == 0;
+        if joins {
+            assert_eq!(heartbeat.owned, Some(TopicIds::new()));
+            // What it had before it no longer has.
+            self.known.insert(who, Known::default());
+        }
+        let Some(known) = self.known.get_mut(&who) else {
+            return refused(ErrorCode::UNKNOWN_MEMBER_ID);
+        };
+        let owned = heartbeat.owned.as_ref().map(by_name);
+        if heartbeat.epoch != known.epoch && !joins {
+            // The answer with the newer epoch was lost, if the member has nothing that was taken away since.
+            let owns = owned.as_ref().is_some_and(|owned| owned.is_subset(&known.given));
+            if heartbeat.epoch > known.epoch || !owns {
+                self.forget(who);
+                return refused(ErrorCode::FENCED_MEMBER_EPOCH);
+            }
+            known.told = None;
+        }
+        // Everything is told again to a member that says everything.
+        if heartbeat.rebalance_timeout.is_some() {
+            known.told = None;
+        }
+        if let Some(topics) = heartbeat.topics {
+            let topics: BTreeSet<Arc<str>> = topics.into_iter().collect();
+            if known.topics != topics || joins {
+                known.topics = topics;
+                self.assign();
+            }
+        }
+        self.reconcile(who, owned.as_ref());
+        let known = self.known.get_mut(&who).expect("a member");
+        let assignment = (known.told.as_ref() != Some(&known.given)).then(|| by_id(&known.given));
+        known.told = Some(known.given.clone());
+        Ok(GroupReply { epoch: known.epoch, interval: 5 * SECOND, assignment })
+    }
+
+    /// A new target: every topic's partitions in turn to those who want it.
+    fn assign(&mut self) {
+        self.epoch += 1;
+        self.target.clear();
+        for (topic, count) in TOPICS {
+            let name: Arc<str> = topic.into();
+            let wanting: Vec<usize> = self
+                .known
+                .iter()
+                .filter(|(_, known)| known.topics.contains(&name))
+                .map(|(who, _)| *who)
+                .collect();
+            for index in (0..count).filter(|_| !wanting.is_empty()) {
+                let to = wanting[(index + self.epoch) as usize % wanting.len()];
+                self.target.entry(to).or_default().insert((name.clone(), index));
+            }
+        }
+    }
+
+    /// First the member lets go of what is not in its target, and then it gets what is free.
+    fn reconcile(&mut self, who: usize, owned: Option<&BTreeSet<Key>>) {
+        let target = self.target.get(&who).cloned().unwrap_or_default();
+        let taken: BTreeSet<Key> = self
+            .known
+            .iter()
+            .filter(|(other, _)| **other != who)
+            .flat_map(|(_, known)| known.given.iter().chain(&known.owed).cloned())
+            .collect();
+        let epoch = self.epoch;
+        let Some(known) = self.known.get_mut(&who) else { return };
+        if !known.owed.is_empty() {
+            match owned {
+                Some(owned) if owned.is_disjoint(&known.owed) => known.owed.clear(),
+                _ => return,
+            }
+        }
+        if known.epoch != epoch {
+            let gone: BTreeSet<Key> = known.given.difference(&target).cloned().collect();
+            if !gone.is_empty() {
+                known.given.retain(|key| target.contains(key));
+                known.owed = gone;
+                return;
+            }
+            known.epoch = epoch;
+        }
+        known.given.extend(target.difference(&taken).cloned());
+    }
+
+    fn forget(&mut self, who: usize) {
+        if self.known.remove(&who).is_some() {
+            self.assign();
+        }
+    }
+
+    /// Everybody does what there is to do, until nothing is left.
+    fn come_to_rest(&mut self) {
+        for _ in 0..60 {
+            for who in 0..self.players.len() {
+                for _ in 0..4 {
+                    self.happen(Event::Step(who));
+                    self.happen(Event::Arrive(who));
+                    self.happen(Event::Poll(who));
+                    self.happen(Event::Poll(who));
+                }
+            }
+            self.happen(Event::Pass);
+        }
+    }
+}
+
+impl Player {
+    fn poll(&mut self, now: Instant) {
+        self.machine.polled(now);
+        let Some(done) = self.doing.take() else {
+            self.doing = self.machine.handover();
+            return;
+        };
+        match done {
+            Handover::Revoke(keys) | Handover::Lose(keys) => {
+                self.reads.retain(|key| !keys.contains(key));
+            }
+            Handover::Adopt { revoked, added } => {
+                assert_eq!(revoked, []);
+                self.reads.extend(added);
+            }
+        }
+        self.machine.handed_over(now);
+        assert_eq!(self.machine.owned(), &self.reads);
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => (0..4usize).prop_map(Event::Step),
+        10 => (0..4usize).prop_map(Event::Arrive),
+        1 => (0..4usize).prop_map(Event::Lose),
+        8 => (0..4usize).prop_map(Event::Poll),
+        3 => Just(Event::Pass),
+        1 => (0..4usize).prop_map(Event::Expel),
+        1 => (0..4usize, any::<bool>()).prop_map(|(who, both)| Event::Want(who, both)),
+        1 => (0..4usize).prop_map(Event::Leave),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_partition_is_never_read_by_two_and_at_last_by_one(
+        players in 1..5usize,
+        events in proptest::collection::vec(event(), 0..300),
+    ) {
+        let mut world = World::new(players);
+        for event in events {
+            world.happen(event);
+        }
+        for who in 0..players {
+            world.happen(Event::Want(who, who % 2 == 0));
+        }
+        world.come_to_rest();
+        let mut read = BTreeMap::new();
+        for (who, player) in world.players.iter().enumerate() {
+            prop_assert!(player.machine.is_settled(), "{who}: {:?}", player.machine);
+            for key in &player.reads {
+                prop_assert_eq!(read.insert(key.clone(), who), None);
+            }
+        }
+        prop_assert_eq!(read.len(), 7);
+    }
+}
