@@ -316,7 +316,7 @@ impl Lane {
         }
         let idle = up.outgoing.is_empty() && up.in_flight.is_empty();
         if !idle && !shared.policy.linger.is_zero() {
-            let waits = self.waits_for_answer(up, &shared);
+            let waits = self.waits_for_answer(up, &shared, Instant::now());
             drop(link);
             if !waits {
                 self.wake();
@@ -349,10 +349,10 @@ impl Lane {
             if up.in_flight.len() >= self.max_in_flight || up.is_muted() {
                 return Ok(Pumped::Done);
             }
-            if self.waits_for_answer(up, shared) {
+            let now = Instant::now();
+            if self.waits_for_answer(up, shared, now) {
                 return Ok(Pumped::Done);
             }
-            let now = Instant::now();
             let batches = self.collect(shared, now.into_std());
             if batches.is_empty() {
                 return Ok(Pumped::Done);
@@ -362,18 +362,21 @@ impl Lane {
     }
 
     /// Whether what is ready does better to wait for the answer of a request in flight, which makes the driver look
-    /// again: nothing of it is complete, and the broker is busy as it is.
+    /// again: nothing of it is complete, and the broker is busy as it is; or that answer is overdue.
     ///
     /// What is due moves to the ready list here as well: a due entry left among the timed ones would make the driver
     /// look again at once, for ever.
-    fn waits_for_answer(self: &Arc<Self>, up: &Up, shared: &Shared) -> bool {
+    fn waits_for_answer(self: &Arc<Self>, up: &Up, shared: &Shared, now: Instant) -> bool {
         let in_flight = up.in_flight.len();
         if in_flight == 0 {
             return false;
         }
         let mut work = self.work.lock();
         if !work.timed.is_empty() {
-            work.promote(self, Instant::now().into_std());
+            work.promote(self, now.into_std());
+        }
+        if self.is_overdue(up, now) {
+            return true;
         }
         let complete =
             |partition: &Arc<Partition>| partition.state.lock().queue.has_complete(&shared.policy);
@@ -381,6 +384,17 @@ impl Lane {
             return false;
         }
         !work.ready.is_empty() && !up.pipelining.allows(in_flight)
+    }
+
+    /// Whether the oldest request waits for longer than answers of this broker do.
+    ///
+    /// A broker serves one request of a connection at a time: what is sent behind this one only waits there too, and what is
+    /// kept here can still go elsewhere.
+    fn is_overdue(&self, up: &Up, now: Instant) -> bool {
+        let (Some(oldest), Some(most)) = (up.in_flight.oldest(), up.answer_time.at_most()) else {
+            return false;
+        };
+        self.suspicion.is_some() && now.saturating_duration_since(oldest.written) > most
     }
 
     /// Takes one batch from each ready partition, up to `max.request.size`.

@@ -420,12 +420,15 @@ impl Shared {
             return Err(Error::RecordTooLarge { size, limit: shared.config.max_request_size });
         }
         let mut tries = if choice == Choice::Sticky { routing::TRIES } else { 0 };
+        let mut passed = routing::Passed::default();
         loop {
             let target = Target { topic, partition, choice, may_leave: tries > 0 };
             match target.append(shared, &data, size, &mut memory) {
                 Appended::Done(delivery) => return Ok(Ok(delivery)),
                 Appended::Blocked(blocked) => return Ok(Err(blocked)),
-                Appended::BetterElsewhere if routing::leave(shared, topic, partition) => {
+                Appended::BetterElsewhere
+                    if routing::leave(shared, topic, partition, &mut passed) =>
+                {
                     tries = tries.saturating_sub(1);
                 }
                 Appended::BetterElsewhere => tries = 0,

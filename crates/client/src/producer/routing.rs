@@ -155,12 +155,36 @@ fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
+/// Brokers at which one search for a partition has found none that will do.
+#[derive(Debug, Default)]
+pub(super) struct Passed(Vec<i32>);
+
+impl Passed {
+    fn add(&mut self, broker: i32) {
+        self.0.push(broker);
+    }
+}
+
 /// The partition for the keyless records to come.
 pub(super) fn next(shared: &Shared, topic: &TopicState, probe_due: bool) -> Next {
+    next_past(shared, topic, probe_due, &Passed::default())
+}
+
+/// [`next`], at none of these brokers if there are others.
+///
+/// A broker that refuses answers at once, which makes it look quick: only whoever finds its partitions backing off knows
+/// better.
+fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Passed) -> Next {
     let routes = topic.routes.load();
     let now = shared.age(Instant::now());
-    let candidates: Vec<Candidate> =
+    let mut candidates: Vec<Candidate> =
         routes.by_lane.iter().map(|route| route.candidate(now)).collect();
+    let is_passed = |route: &Route| passed.0.contains(&route.broker());
+    if !routes.by_lane.iter().all(is_passed) {
+        for (candidate, route) in candidates.iter_mut().zip(&routes.by_lane) {
+            candidate.partitions = if is_passed(route) { 0 } else { candidate.partitions };
+        }
+    }
     let draw = shared.env.entropy.next_u64();
     count(&shared.routing.counters.choices, 1);
     let Some(chosen) = choose(&candidates, shared.routing.policy.rule, probe_due, draw) else {
@@ -183,6 +207,10 @@ pub(super) fn next(shared: &Shared, topic: &TopicState, probe_due: bool) -> Next
 }
 
 impl Route {
+    fn broker(&self) -> i32 {
+        self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
+    }
+
     fn candidate(&self, now: Duration) -> Candidate {
         let partitions = self.partitions.len() as u32;
         let Some(lane) = &self.lane else {
@@ -197,10 +225,17 @@ impl Route {
     }
 }
 
-/// Has the keyless records go elsewhere than to `partition` if there is a better one. Says whether they now do.
-pub(super) fn leave(shared: &Shared, topic: &TopicState, partition: &Partition) -> bool {
+/// Has the keyless records go elsewhere than to `partition` if there is a better one, and to none of the brokers that the
+/// same search has passed. Says whether they now do.
+pub(super) fn leave(
+    shared: &Shared,
+    topic: &TopicState,
+    partition: &Partition,
+    passed: &mut Passed,
+) -> bool {
     let index = partition.index as u32;
-    topic.sticky.leave(index, |_| next(shared, topic, false));
+    passed.add(partition.state.lock().account());
+    topic.sticky.leave(index, |_| next_past(shared, topic, false, passed));
     topic.sticky.current() != index
 }
 
@@ -341,18 +376,17 @@ pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Part
 }
 
 fn place(shared: &Shared, topic: &TopicState, from: &Arc<Partition>, batch: Batch<Completion>) {
+    let mut passed = Passed::default();
     for _ in 0..TRIES {
-        let index = next(shared, topic, false).partition;
+        let index = next_past(shared, topic, false, &passed).partition;
         let Some(partition) = topic.partitions.get(index as usize) else { break };
-        if Arc::ptr_eq(partition, from) {
-            continue;
-        }
         let state = partition.state.lock();
-        if !state.is_to_be_avoided() {
+        if !Arc::ptr_eq(partition, from) && !state.is_to_be_avoided() {
             count(&shared.routing.counters.moved_batches, 1);
             count(&shared.routing.counters.moved_records, u64::from(batch.records));
             return settle_in(shared, state, partition, batch);
         }
+        passed.add(state.account());
     }
     // There is no better place, or none was found: it stays.
     settle_in(shared, from.state.lock(), from, batch);

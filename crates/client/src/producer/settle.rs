@@ -148,7 +148,9 @@ fn settle(
         }
         Verdict::Moved => {
             let cause = broker_error(&sent, result);
-            lost(shared, sent, cause, may_have_been_written(result.error));
+            // Who is to lead has yet to learn of it: a matter of milliseconds, and its epoch may be known here already.
+            let unknown = may_have_been_written(result.error);
+            lost_with(shared, sent, cause, unknown, shared.backoff.soon());
         }
         Verdict::Retry { refresh_metadata } => {
             if refresh_metadata {
