@@ -1,6 +1,9 @@
 //! What a workload sent, what became of it, and what was read back.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Names a record: which producer sent it, and its number in the order of that producer's sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,4 +114,71 @@ pub struct History {
     pub committed: Vec<ReadBack>,
     /// The replicas' logs.
     pub replicas: Vec<ReplicaLog>,
+    /// The consumer group, where there is one.
+    pub group: Option<GroupHistory>,
+}
+
+/// What a consumer group did.
+#[derive(Clone, Debug, Default)]
+pub struct GroupHistory {
+    /// What the members saw and did, in the order in which it happened.
+    pub deeds: Vec<Deed>,
+    /// What the coordinators wrote down, in the order of their log.
+    pub log: Vec<GroupRecord>,
+    /// When something may have kept members from their coordinator, from its begin to its end.
+    pub trouble: Vec<(Duration, Duration)>,
+    /// The members that commit by themselves.
+    pub automatic: BTreeSet<u32>,
+    /// The members with a `group.instance.id`.
+    pub statics: BTreeSet<u32>,
+}
+
+/// What one member saw or did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Number of the member. One that comes back is another member.
+    pub member: u32,
+    /// What.
+    pub what: What,
+}
+
+/// The kinds of a [`Deed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// These partitions came.
+    Assigned(Vec<i32>),
+    /// It let go of these partitions.
+    Revoked(Vec<i32>),
+    /// It heard that these partitions are not its own any more.
+    Lost(Vec<i32>),
+    /// It asks for records: what it was given before is done with.
+    Polls,
+    /// It was given the record of a partition at an offset.
+    Given(i32, i64),
+    /// It will not poll for longer than `max.poll.interval.ms`, or somebody else has taken its place.
+    Neglects,
+    /// Offsets that it committed were acknowledged.
+    Committed(Vec<(i32, i64)>),
+    /// It is gone, with whatever it had.
+    Ended,
+}
+
+/// A record of `__consumer_offsets`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRecord {
+    /// When it was written, in milliseconds of virtual time.
+    pub at_ms: i64,
+    /// What it says.
+    pub what: Written,
+}
+
+/// The kinds of a [`GroupRecord`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The offset of a partition was committed.
+    Offset(i32, i64),
+    /// A generation of the group: its members and what they were given.
+    Generation(i32, BTreeMap<u32, Vec<i32>>),
 }

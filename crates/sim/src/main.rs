@@ -3,12 +3,12 @@
 
 use std::process::ExitCode;
 
-use curtail_sim::{Plan, Plant, Scenario, run, trace::Keep};
+use curtail_sim::{Plan, Plant, Scenario, plan::MemberBug, run, trace::Keep};
 
-const USAGE: &str =
-    "usage: curtail-sim --seed N [--count N] [--scenario NAME] [--trace] [--plan] [--plant NAME]";
+const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--scenario NAME] [--trace] [--plan] [--plant NAME] \
+     [--bug NAME]";
 
-const PLANTS: [(&str, Plant); 8] = [
+const PLANTS: [(&str, Plant); 12] = [
     ("ack-before-replication", Plant::AckBeforeReplication),
     ("no-sequence-check", Plant::NoSequenceCheck),
     ("no-truncation", Plant::NoTruncation),
@@ -17,6 +17,16 @@ const PLANTS: [(&str, Plant); 8] = [
     ("forget-producers-when-elected", Plant::ForgetProducersWhenElected),
     ("mix-up-answers", Plant::MixUpAnswers),
     ("hide-aborted", Plant::HideAborted),
+    ("take-any-commit", Plant::TakeAnyCommit),
+    ("forget-commits", Plant::ForgetCommits),
+    ("rebalance-without-waiting", Plant::RebalanceWithoutWaiting),
+    ("commit-in-memory", Plant::CommitInMemory),
+];
+
+const BUGS: [(&str, MemberBug); 3] = [
+    ("commit-ahead", MemberBug::CommitAhead),
+    ("read-on", MemberBug::ReadOn),
+    ("skip", MemberBug::Skip),
 ];
 
 struct Options {
@@ -25,6 +35,7 @@ struct Options {
     keep: Keep,
     show_plan: bool,
     plant: Option<Plant>,
+    bug: Option<MemberBug>,
     scenario: Option<Scenario>,
 }
 
@@ -35,6 +46,7 @@ fn parse() -> Result<Options, String> {
         keep: Keep::Tail,
         show_plan: false,
         plant: None,
+        bug: None,
         scenario: None,
     };
     let mut args = std::env::args().skip(1);
@@ -52,6 +64,13 @@ fn parse() -> Result<Options, String> {
                 let names = PLANTS.map(|(name, _)| name).join(", ");
                 options.plant =
                     Some(plant.ok_or(format!("there is no plant '{name}'; there are {names}"))?.1);
+            }
+            "--bug" => {
+                let name = value()?;
+                let bug = BUGS.iter().find(|(known, _)| *known == name);
+                let names = BUGS.map(|(name, _)| name).join(", ");
+                options.bug =
+                    Some(bug.ok_or(format!("there is no bug '{name}'; there are {names}"))?.1);
             }
             "--scenario" => options.scenario = Some(value()?.parse()?),
             _ => return Err(format!("unknown argument '{arg}'\n{USAGE}")),
@@ -75,6 +94,9 @@ fn main() -> ExitCode {
             None => Plan::from_seed(seed),
         };
         plan.plant = options.plant;
+        if let Some(bug) = options.bug {
+            plan = plan.with_bug(bug);
+        }
         if options.show_plan {
             println!("{plan:#?}");
         }

@@ -1,5 +1,6 @@
 //! What a seed means: the network, the workload and the faults of one run. Pure.
 
+mod groups;
 mod scenario;
 
 use std::time::Duration;
@@ -7,7 +8,10 @@ use std::time::Duration;
 use curtail_cluster::Plant;
 use curtail_net::Entropy;
 
-pub use self::scenario::Scenario;
+pub use self::{
+    groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
+    scenario::Scenario,
+};
 
 /// Brokers of every simulated cluster.
 pub const BROKERS: i32 = 3;
@@ -33,6 +37,8 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// A bug to plant in the brokers.
     pub plant: Option<Plant>,
+    /// A consumer group, if there is one.
+    pub group: Option<GroupPlan>,
 }
 
 /// One producer's settings and what it sends.
@@ -93,6 +99,11 @@ pub enum FaultKind {
         /// The new leader, if it is in sync.
         to: i32,
     },
+    /// The coordinator of the consumer groups is another broker from now on.
+    MoveCoordinator {
+        /// The new one, if it is in sync.
+        to: i32,
+    },
     /// Metadata reaches the broker late.
     LateMetadata {
         /// Which one.
@@ -121,6 +132,11 @@ pub enum FaultKind {
         /// The other end.
         and: Host,
     },
+    /// The link between a member of the group and its coordinator is silent, as with [`Self::Silence`].
+    CutOff {
+        /// Place of the member.
+        member: u32,
+    },
     /// A link loses everything in one direction.
     OneWay {
         /// Whose messages are lost.
@@ -147,6 +163,8 @@ pub enum Host {
     Broker(i32),
     /// The host of the producers.
     Clients,
+    /// The host of a place in the consumer group, from 1.
+    Member(u32),
 }
 
 impl Host {
@@ -155,6 +173,7 @@ impl Host {
         match self {
             Self::Broker(id) => format!("broker-{id}"),
             Self::Clients => "clients".into(),
+            Self::Member(slot) => format!("member-{slot}"),
         }
     }
 }
@@ -195,6 +214,7 @@ impl Plan {
             producers: (0..dice.between(1, 3)).map(|_| producer(&dice)).collect(),
             faults: Vec::new(),
             plant: None,
+            group: None,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
         plan
@@ -204,6 +224,15 @@ impl Plan {
     #[must_use]
     pub fn with_plant(mut self, plant: Plant) -> Self {
         self.plant = Some(plant);
+        self
+    }
+
+    /// The same run with members that have a bug.
+    #[must_use]
+    pub fn with_bug(mut self, bug: MemberBug) -> Self {
+        if let Some(group) = &mut self.group {
+            group.bug = Some(bug);
+        }
         self
     }
 

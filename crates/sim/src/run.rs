@@ -2,11 +2,13 @@
 
 mod chaos;
 mod host;
+mod members;
 mod reader;
 mod transactions;
 mod workload;
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, mpsc},
     thread,
@@ -23,7 +25,8 @@ use tokio::sync::watch;
 
 use crate::{
     checker::{Violation, check},
-    history::{History, Outcome},
+    group_log,
+    history::{GroupHistory, History, Outcome},
     net::{self, EPOCH, Fabric},
     plan::{BROKERS, Host, Plan, Scenario},
     readback,
@@ -110,6 +113,10 @@ pub(crate) struct Shared {
     /// What the run is waiting for, for the report of one that hangs.
     pub(crate) waiting_for: Arc<Mutex<String>>,
     pub(crate) stage: watch::Sender<Stage>,
+    /// End offsets of the partitions, once they are final.
+    pub(crate) ends: watch::Sender<reader::Ends>,
+    /// Per partition, how far the members of the group have come.
+    pub(crate) given: watch::Sender<BTreeMap<i32, i64>>,
     pub(crate) entropy: Entropy,
 }
 
@@ -253,9 +260,13 @@ fn prepare(
         broker_heartbeat_interval: Duration::from_millis(300),
         transaction_log_partitions: 3,
         transaction_log_min_isr: 2,
+        group_min_session_timeout: Duration::from_millis(100),
+        offsets_topic_partitions: 1,
         plant: plan.plant,
         ..ClusterConfig::default()
     };
+    let group = plan.group.as_ref().map(|_| GroupHistory::default());
+    let history = History { group, ..History::default() };
     let cluster = ClusterHandle::new(config, envs)
         .map_err(|error| Violation::Broken { error: error.to_string() })?;
     Ok(Shared {
@@ -264,9 +275,11 @@ fn prepare(
         cluster,
         switches: (0..BROKERS).map(|_| Switch::default()).collect(),
         casualties: Arc::default(),
-        history: Arc::default(),
+        history: Arc::new(Mutex::new(history)),
         waiting_for: Arc::default(),
         stage: watch::Sender::new(Stage::Starting),
+        ends: watch::Sender::new(None),
+        given: watch::Sender::default(),
         entropy,
     })
 }
@@ -287,6 +300,10 @@ fn start_hosts(sim: &mut turmoil::Sim<'_>, shared: &Shared, disks: &[MemDisk]) {
         });
     }
     sim.client(Host::Clients.name(), workload::run(shared.clone()));
+    let places = shared.plan.group.as_ref().map_or(0, |group| group.slots.len());
+    for slot in 1..=places as u32 {
+        sim.client(Host::Member(slot).name(), members::run(shared.clone(), slot));
+    }
     sim.client("chaos", chaos::run(shared.clone()));
 }
 
@@ -317,6 +334,9 @@ fn read_disks(plan: &Plan, disks: &[MemDisk], history: &mut History) -> Result<(
         for (broker, disk) in (1..=BROKERS).zip(disks) {
             history.replicas.push(readback::on_disk(disk, broker, TOPIC, partition)?);
         }
+    }
+    if let Some(group) = &mut history.group {
+        group.log = group_log::read(disks, members::GROUP, members::CLIENT)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
+mod groups;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -117,6 +118,108 @@ pub enum Violation {
         /// The record.
         id: RecordId,
     },
+    /// Two members of the newest generation of a group read the same partition.
+    ReadByTwo {
+        /// Partition.
+        partition: i32,
+        /// Who had it, and who reads it, too.
+        members: (u32, u32),
+        /// When.
+        at: Duration,
+    },
+    /// A member began with a partition that its last generation did not give it.
+    NeverAssigned {
+        /// Member.
+        member: u32,
+        /// Partition.
+        partition: i32,
+        /// When.
+        at: Duration,
+    },
+    /// A generation of a group gives a partition to two members.
+    AssignedTwice {
+        /// The generation.
+        generation: i32,
+        /// Partition.
+        partition: i32,
+    },
+    /// A member was given a record of a partition that it had let go of.
+    GivenAfterAll {
+        /// Member.
+        member: u32,
+        /// Partition.
+        partition: i32,
+        /// Offset of the record.
+        offset: i64,
+    },
+    /// A member was given another record of its partition than the next one.
+    GivenOutOfOrder {
+        /// Member.
+        member: u32,
+        /// Partition.
+        partition: i32,
+        /// Offset of the next one.
+        expected: i64,
+        /// Offset of the one it was given.
+        given: i64,
+    },
+    /// A member began to read a partition elsewhere than at the committed offset.
+    BeganElsewhere {
+        /// Member.
+        member: u32,
+        /// Partition.
+        partition: i32,
+        /// What was committed between its assignment and its first record.
+        committed: Vec<i64>,
+        /// Offset of its first record.
+        given: i64,
+    },
+    /// A member was told that its partitions are lost, and nothing had happened.
+    LostForNoReason {
+        /// Member.
+        member: u32,
+        /// When.
+        at: Duration,
+    },
+    /// An offset was committed before all records below it were given out.
+    CommittedAhead {
+        /// Partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
+        /// What may have been committed at most.
+        given: i64,
+    },
+    /// An offset was committed while the group had no members.
+    CommittedByNobody {
+        /// Partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
+    },
+    /// A commit went below one of an earlier generation.
+    SetBack {
+        /// Partition.
+        partition: i32,
+        /// What was committed.
+        before: i64,
+        /// What was committed after it.
+        offset: i64,
+    },
+    /// An acknowledged commit is not in the log.
+    CommitGone {
+        /// Partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
+    },
+    /// No member was given a record.
+    NeverGiven {
+        /// Partition.
+        partition: i32,
+        /// Offset of the record.
+        offset: i64,
+    },
     /// A record had no outcome when every limit was over.
     NoOutcome {
         /// The record.
@@ -150,6 +253,18 @@ impl Violation {
             Self::ReplicasDiffer { .. } => "replicas-differ",
             Self::Torn { .. } => "torn-transaction",
             Self::CommittedTwice { .. } => "committed-twice",
+            Self::ReadByTwo { .. } => "read-by-two",
+            Self::NeverAssigned { .. } => "never-assigned",
+            Self::AssignedTwice { .. } => "assigned-twice",
+            Self::GivenAfterAll { .. } => "given-after-all",
+            Self::GivenOutOfOrder { .. } => "given-out-of-order",
+            Self::BeganElsewhere { .. } => "began-elsewhere",
+            Self::LostForNoReason { .. } => "lost-for-no-reason",
+            Self::CommittedAhead { .. } => "committed-ahead",
+            Self::CommittedByNobody { .. } => "committed-by-nobody",
+            Self::SetBack { .. } => "set-back",
+            Self::CommitGone { .. } => "commit-gone",
+            Self::NeverGiven { .. } => "never-given",
             Self::NoOutcome { .. } => "no-outcome",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
@@ -217,6 +332,55 @@ impl fmt::Display for Violation {
             Self::CommittedTwice { id } => {
                 write!(f, "a reader of committed records saw record {id} more than once")
             }
+            Self::ReadByTwo { partition, members, at } => {
+                write!(
+                    f,
+                    "members {members:?} of one generation both read partition {partition} at {at:?}"
+                )
+            }
+            Self::NeverAssigned { member, partition, at } => {
+                write!(
+                    f,
+                    "member {member} began with partition {partition}, which it was not given, at {at:?}"
+                )
+            }
+            Self::AssignedTwice { generation, partition } => {
+                write!(f, "generation {generation} gives partition {partition} to two members")
+            }
+            Self::GivenAfterAll { member, partition, offset } => write!(
+                f,
+                "member {member} was given offset {offset} of partition {partition}, which it does not have"
+            ),
+            Self::GivenOutOfOrder { member, partition, expected, given } => write!(
+                f,
+                "member {member} was given offset {given} of partition {partition} instead of {expected}"
+            ),
+            Self::BeganElsewhere { member, partition, committed, given } => write!(
+                f,
+                "member {member} began at offset {given} of partition {partition}; committed: {committed:?}"
+            ),
+            Self::LostForNoReason { member, at } => {
+                write!(f, "member {member} lost its partitions at {at:?} for no reason")
+            }
+            Self::CommittedAhead { partition, offset, given } => write!(
+                f,
+                "{offset} was committed for partition {partition} when {given} was the most there was"
+            ),
+            Self::CommittedByNobody { partition, offset } => write!(
+                f,
+                "{offset} was committed for partition {partition} while the group had no members"
+            ),
+            Self::SetBack { partition, before, offset } => write!(
+                f,
+                "partition {partition} was committed at {offset} after {before} in an earlier generation"
+            ),
+            Self::CommitGone { partition, offset } => write!(
+                f,
+                "the commit of {offset} for partition {partition} was acknowledged and is not in the log"
+            ),
+            Self::NeverGiven { partition, offset } => {
+                write!(f, "offset {offset} of partition {partition} was given to nobody")
+            }
             Self::NoOutcome { id } => write!(f, "record {id} has no outcome"),
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
@@ -250,6 +414,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(check_consumed(history));
     violations.extend(check_replicas(history));
     violations.extend(transactions::check(history));
+    violations.extend(groups::check(history));
     violations
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use curtail_net::Entropy;
 
-use super::{BROKERS, Crash, Dice, Fault, FaultKind, Plan};
+use super::{BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Plan, groups};
 
 /// Key of the Produce API.
 const PRODUCE: i16 = 0;
@@ -29,11 +29,13 @@ pub enum Scenario {
     SlowBroker,
     /// Transactions, with aborts and zombies, while brokers, and so coordinators, die, freeze and lose their partitions.
     Transactions,
+    /// A consumer group whose members join, leave, die and stall, while its coordinators and the leaders do the same.
+    Groups,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -41,6 +43,7 @@ impl Scenario {
         Self::Keyless,
         Self::SlowBroker,
         Self::Transactions,
+        Self::Groups,
     ];
 
     /// Its name on the command line.
@@ -53,6 +56,7 @@ impl Scenario {
             Self::Keyless => "keyless",
             Self::SlowBroker => "slow-broker",
             Self::Transactions => "transactions",
+            Self::Groups => "groups",
         }
     }
 }
@@ -86,6 +90,8 @@ impl Plan {
             producer.records = 500;
             producer.max_in_flight = 5;
         }
+        plan.group = (scenario == Scenario::Groups).then(|| GroupPlan::new(&dice));
+        let slots = plan.group.as_ref().map_or(0, |group| group.slots.len());
         plan.faults = match scenario {
             Scenario::OverlappingMoves => overlapping_moves(&dice, plan.partitions),
             Scenario::FrozenBrokers => frozen_brokers(&dice),
@@ -94,7 +100,11 @@ impl Plan {
             Scenario::Keyless => keyless(&dice),
             Scenario::SlowBroker => slow_broker(&dice, plan.partitions),
             Scenario::Transactions => transactions(&dice, plan.partitions),
+            Scenario::Groups => groups::faults(&dice, plan.partitions, slots),
         };
+        if scenario == Scenario::Groups {
+            plan.producers.truncate(2);
+        }
         plan.faults.sort_by_key(|fault| fault.at);
         for producer in &mut plan.producers {
             match scenario {
@@ -103,6 +113,10 @@ impl Plan {
                     producer.delivery_timeout = producer.request_timeout + dice.ms(100, 10_000);
                 }
                 Scenario::Transactions => producer.records = 150,
+                Scenario::Groups => {
+                    producer.records = 150;
+                    producer.pause = dice.ms(10, 30);
+                }
                 Scenario::Keyless => producer.keyed = dice.one_of(&[0, 10, 50]),
                 _ => {}
             }
@@ -111,11 +125,11 @@ impl Plan {
     }
 }
 
-fn fault(at: Duration, lasts: Duration, kind: FaultKind) -> Fault {
+pub(super) fn fault(at: Duration, lasts: Duration, kind: FaultKind) -> Fault {
     Fault { at, lasts, kind }
 }
 
-fn moves(dice: &Dice, count: u64, partitions: u64, apart: u64) -> Vec<Fault> {
+pub(super) fn moves(dice: &Dice, count: u64, partitions: u64, apart: u64) -> Vec<Fault> {
     let one = |n: u64| {
         let partition = dice.between(0, partitions - 1) as i32;
         let kind = FaultKind::MoveLeader { partition, to: dice.broker() };

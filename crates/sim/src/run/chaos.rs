@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{Shared, Stage, TOPIC, host::Power};
-use crate::plan::{BROKERS, Crash, Fault, FaultKind, Host};
+use crate::{
+    group_log::GROUPS_TOPIC,
+    plan::{BROKERS, Crash, Fault, FaultKind, Host},
+    trace::now,
+};
 
 /// How long a link may be silent before connections over it fail (`TCP_USER_TIMEOUT`).
 const USER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,6 +41,14 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
 }
 
 async fn inflict(shared: &Shared, fault: &Fault) {
+    let begin = now();
+    carry_out(shared, fault).await;
+    if let Some(group) = &mut shared.history.lock().group {
+        group.trouble.push((begin, now()));
+    }
+}
+
+async fn carry_out(shared: &Shared, fault: &Fault) {
     let trace = shared.fabric.trace();
     let cluster = &shared.cluster;
     trace.event("chaos", format_args!("begin {fault:?}"));
@@ -46,6 +58,10 @@ async fn inflict(shared: &Shared, fault: &Fault) {
         FaultKind::MoveLeader { partition, to } => {
             let moved = cluster.move_leader(TOPIC, partition, to).is_ok();
             trace.event("chaos", format_args!("leader of {partition} moved to {to}: {moved}"));
+        }
+        FaultKind::MoveCoordinator { to } => {
+            let moved = cluster.move_leader(GROUPS_TOPIC, 0, to).is_ok();
+            trace.event("chaos", format_args!("coordinator of the groups moved to {to}: {moved}"));
         }
         FaultKind::LateMetadata { broker, by } => {
             cluster.set_metadata_delay(broker, by);
@@ -63,6 +79,13 @@ async fn inflict(shared: &Shared, fault: &Fault) {
             cluster.delay(Some(broker), Some(api), Duration::ZERO);
         }
         FaultKind::Silence { between, and } => silence(shared, between, and, fault.lasts).await,
+        FaultKind::CutOff { member } => {
+            // Without a coordinator there is nothing to cut off.
+            if let Some((leader, _)) = cluster.leader(GROUPS_TOPIC, 0) {
+                let (broker, member) = (Host::Broker(leader), Host::Member(member));
+                silence(shared, broker, member, fault.lasts).await;
+            }
+        }
         FaultKind::OneWay { from, to } => one_way(shared, from, to, fault.lasts).await,
     }
     trace.event("chaos", format_args!("end {fault:?}"));

@@ -10,7 +10,7 @@ use super::{Shared, TOPIC};
 use crate::{history::ReadBack, payload};
 
 /// End offsets of the partitions, once they are final.
-pub(super) type Ends = Option<Vec<i64>>;
+pub(crate) type Ends = Option<Vec<i64>>;
 
 /// Reads all partitions until it is at their final ends. It has no reset policy: a position that is lost is an error.
 pub(super) async fn follow(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use curtail::{Delivery, Error, Producer, ProducerConfig, Record};
 use curtail_net::{Entropy, Env};
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{Shared, Stage, TOPIC, reader, transactions};
 use crate::{
@@ -25,9 +25,8 @@ const SETTLE: Duration = Duration::from_secs(4);
 /// Runs the producers, with a consumer beside them, then reads all partitions.
 pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.reached(Stage::Running).await;
-    let (ends, final_ends) = watch::channel(None);
     let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
-    let consumer = tokio::spawn(reader::follow(shared.clone(), env, final_ends));
+    let consumer = tokio::spawn(reader::follow(shared.clone(), env, shared.ends.subscribe()));
     let mut producers = JoinSet::new();
     for (index, plan) in shared.plan.producers.clone().into_iter().enumerate() {
         let entropy = shared.entropy.fork();
@@ -58,7 +57,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let committed = reader::committed(&shared, &env, &read).await?;
         shared.history.lock().committed = committed;
     }
-    ends.send_replace(Some(read));
+    shared.ends.send_replace(Some(read));
     shared.note("waiting for the consumer to read everything");
     consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
     shared.stage.send_replace(Stage::Done);

@@ -1,0 +1,133 @@
+//! A consumer group whose members come, go, die and stall while the cluster has its own troubles, and the planted bugs
+//! that the checker must see.
+
+use std::collections::BTreeSet;
+
+use curtail_sim::{
+    Plan, Plant, Report, Scenario, checker::Violation, history::What, plan::MemberBug, run,
+    trace::Keep,
+};
+
+/// Seeds in all; each test takes a share, so that the shares run beside each other.
+const SEEDS: u64 = 120;
+const SHARES: u64 = 4;
+/// Seeds within which a planted bug must show.
+const PLANT_SEEDS: u64 = 40;
+
+fn of_seed(seed: u64) -> Plan {
+    Plan::of(Scenario::Groups, seed)
+}
+
+fn share(number: u64) {
+    let failed: Vec<Report> = (number..SEEDS)
+        .step_by(SHARES as usize)
+        .map(|seed| run(&of_seed(seed), Keep::Tail))
+        .filter(|report| !report.violations.is_empty())
+        .collect();
+    let described: Vec<String> = failed.iter().map(Report::describe).collect();
+    assert!(failed.is_empty(), "{}", described.join("\n"));
+}
+
+#[test]
+fn a_group_reads_every_record_and_commits_what_it_has_read_share_0() {
+    share(0);
+}
+
+#[test]
+fn a_group_reads_every_record_and_commits_what_it_has_read_share_1() {
+    share(1);
+}
+
+#[test]
+fn a_group_reads_every_record_and_commits_what_it_has_read_share_2() {
+    share(2);
+}
+
+#[test]
+fn a_group_reads_every_record_and_commits_what_it_has_read_share_3() {
+    share(3);
+}
+
+/// The seeds are worth something: members are assigned, revoked, cut off and replaced, and records come twice.
+#[test]
+fn the_seeds_reach_every_way_in_which_partitions_go() {
+    let (mut revoked, mut lost, mut committed, mut again) = (0, 0, 0, 0);
+    for seed in 0..30 {
+        let report = run(&of_seed(seed), Keep::Tail);
+        let group = report.history.group.expect("a group");
+        let mut given = BTreeSet::new();
+        for deed in group.deeds {
+            match deed.what {
+                What::Revoked(partitions) => revoked += partitions.len(),
+                What::Lost(partitions) => lost += partitions.len(),
+                What::Committed(_) => committed += 1,
+                What::Given(partition, offset) => {
+                    again += usize::from(!given.insert((partition, offset)));
+                }
+                _ => {}
+            }
+        }
+    }
+    let reached = format!("{revoked} revoked, {lost} lost, {committed} commits, {again} again");
+    assert!(revoked > 100 && lost > 20 && committed > 100 && again > 100, "{reached}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [2, 3, 5, 11] {
+        let plan = of_seed(seed);
+        let (first, second) = (run(&plan, Keep::All), run(&plan, Keep::All));
+        let parting = first.events().zip(second.events()).find(|(a, b)| a != b);
+        assert_eq!(parting, None, "seed {seed}");
+        assert_eq!((first.hash, first.counts), (second.hash, second.counts), "seed {seed}");
+    }
+}
+
+fn must_be_caught(planted: impl Fn(Plan) -> Plan, expected: &[&str]) {
+    let mut seen = BTreeSet::new();
+    for seed in 0..PLANT_SEEDS {
+        let report = run(&planted(of_seed(seed)), Keep::Tail);
+        seen.extend(report.violations.iter().map(Violation::kind));
+        if expected.iter().any(|kind| seen.contains(kind)) {
+            return;
+        }
+    }
+    panic!("not caught as {expected:?} in {PLANT_SEEDS} seeds; seen: {seen:?}");
+}
+
+#[test]
+fn commits_of_members_that_were_given_up_are_caught() {
+    let planted = |plan: Plan| plan.with_plant(Plant::TakeAnyCommit);
+    must_be_caught(planted, &["set-back", "committed-by-nobody"]);
+}
+
+#[test]
+fn a_new_coordinator_without_the_committed_offsets_is_caught() {
+    must_be_caught(|plan| plan.with_plant(Plant::ForgetCommits), &["began-elsewhere"]);
+}
+
+#[test]
+fn a_rebalance_that_waits_for_nobody_is_caught() {
+    let planted = |plan: Plan| plan.with_plant(Plant::RebalanceWithoutWaiting);
+    must_be_caught(planted, &["lost-for-no-reason"]);
+}
+
+#[test]
+fn commits_that_are_written_nowhere_are_caught() {
+    must_be_caught(|plan| plan.with_plant(Plant::CommitInMemory), &["commit-gone"]);
+}
+
+#[test]
+fn a_commit_of_what_was_not_given_out_is_caught() {
+    must_be_caught(|plan| plan.with_bug(MemberBug::CommitAhead), &["committed-ahead"]);
+}
+
+#[test]
+fn work_on_a_partition_that_was_let_go_of_is_caught() {
+    must_be_caught(|plan| plan.with_bug(MemberBug::ReadOn), &["given-after-all"]);
+}
+
+#[test]
+fn a_record_that_is_skipped_is_caught() {
+    must_be_caught(|plan| plan.with_bug(MemberBug::Skip), &["given-out-of-order"]);
+}
