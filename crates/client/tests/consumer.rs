@@ -149,6 +149,10 @@ async fn reads_everything_in_order(backend: &Backend) {
         let at = TopicPartition::new(topic, partition);
         assert_eq!(consumer.position(&at).await.unwrap(), 2_000);
         assert_eq!(consumer.high_watermark(&at), Some(2_000));
+        assert_eq!(consumer.current_lag(&at), Some(0));
+        consumer.seek(&at, 1_500).unwrap();
+        assert_eq!(consumer.current_lag(&at), Some(500));
+        consumer.seek(&at, 2_000).unwrap();
     }
     assert!(consumer.poll(Duration::from_millis(20)).await.unwrap().is_empty());
     assert_eq!(consumer.assignment().len(), 3);

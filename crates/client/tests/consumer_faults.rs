@@ -191,15 +191,15 @@ async fn one_session_serves_until_it_is_closed() {
     consumer.assign(all(topic, 4));
     let id = cluster.broker_ids()[0];
     read_exactly(&mut consumer, 4, 500).await;
-    assert_eq!(cluster.fetch_sessions(id), Some(1));
+    assert_eq!(cluster.fetch_sessions(id).unwrap().sessions, 1);
     // Interrupted fetches keep the session.
     for at in all(topic, 4) {
         consumer.seek(&at, 499).unwrap();
         consumer.poll(LIMIT).await.unwrap();
     }
-    assert_eq!(cluster.fetch_sessions(id), Some(1));
+    assert_eq!(cluster.fetch_sessions(id).unwrap().sessions, 1);
     consumer.close().await;
-    assert_eq!(cluster.fetch_sessions(id), Some(0));
+    assert_eq!(cluster.fetch_sessions(id).unwrap().sessions, 0);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "groups/by_coordinator.rs"]
+mod by_coordinator;
 mod common;
 
 use std::{
@@ -12,8 +14,9 @@ use std::{
 
 use common::Backend;
 use curtail::{
-    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Error, ErrorCode,
-    OffsetAndMetadata, Producer, Rebalance, RebalanceListener, Record, TopicPartition,
+    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Error, ErrorCode, GroupProtocol,
+    OffsetAndMetadata, Producer, ProducerConfig, Rebalance, RebalanceListener, Record,
+    TopicPartition, TransactionalProducer,
 };
 
 /// How long a case may wait for what must come.
@@ -21,13 +24,41 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A look at one consumer of several.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A cluster, and the protocol of the groups on it.
+struct Bench<'a> {
+    backend: &'a Backend,
+    protocol: GroupProtocol,
+}
+
+impl std::ops::Deref for Bench<'_> {
+    type Target = Backend;
+
+    fn deref(&self) -> &Backend {
+        self.backend
+    }
+}
+
+use by_coordinator::{
+    a_pattern_of_the_brokers_finds_topics, a_second_static_member_is_refused,
+    what_the_coordinator_refuses_names_the_setting,
+};
+
+/// What coordinators do more quickly than they are used to.
+const QUICK: [(&str, &str); 6] = [
+    ("group.initial.rebalance.delay.ms", "0"),
+    ("group.min.session.timeout.ms", "1000"),
+    ("group.consumer.min.heartbeat.interval.ms", "100"),
+    ("group.consumer.heartbeat.interval.ms", "200"),
+    ("group.consumer.min.session.timeout.ms", "1000"),
+    ("group.consumer.session.timeout.ms", "6000"),
+];
+
 fn apache(test: &str) -> Option<&'static Backend> {
     static BROKER: OnceLock<Option<Backend>> = OnceLock::new();
     BROKER
         .get_or_init(|| {
             Backend::apache_with(test, 1, |builder| {
-                let builder = builder.property("group.initial.rebalance.delay.ms", "0");
-                builder.property("group.min.session.timeout.ms", "1000")
+                QUICK.iter().fold(builder, |builder, (name, value)| builder.property(*name, *value))
             })
         })
         .as_ref()
@@ -35,32 +66,77 @@ fn apache(test: &str) -> Option<&'static Backend> {
 
 async fn embedded(brokers: u32) -> Backend {
     Backend::embedded_with(brokers, |config| {
-        config.group_min_session_timeout = Duration::from_secs(1);
+        for (name, value) in QUICK {
+            config.set(name, value).unwrap();
+        }
     })
     .await
 }
 
-/// Runs each case on both clusters. Cases make topics and groups of their own.
-macro_rules! on_both {
-    ($($case:ident),* $(,)?) => {
-        mod embedded {
+/// Runs each case on a cluster. Cases make topics and groups of their own.
+macro_rules! cases {
+    (embedded as $module:ident, $protocol:ident: $($case:ident),* $(,)?) => {
+        mod $module {
+            use super::*;
+
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&super::embedded(1).await, stringify!($case)).await;
+                let backend = embedded(1).await;
+                let bench = Bench { backend: &backend, protocol: GroupProtocol::$protocol };
+                super::$case(&bench, stringify!($case)).await;
             })*
         }
+    };
+    (apache as $module:ident, $protocol:ident: $($case:ident),* $(,)?) => {
+        mod $module {
+            use super::*;
 
-        mod apache {
             $(#[tokio::test]
             async fn $case() {
-                let Some(backend) = super::apache(stringify!($case)) else { return };
-                super::$case(backend, stringify!($case)).await;
+                let Some(backend) = apache(stringify!($case)) else { return };
+                let bench = Bench { backend, protocol: GroupProtocol::$protocol };
+                let name = concat!(stringify!($module), "-", stringify!($case));
+                super::$case(&bench, name).await;
             })*
         }
     };
 }
 
-on_both! {
+macro_rules! classic_cases {
+    ($($case:ident),* $(,)?) => {
+        cases! { embedded as embedded, Classic: $($case),* }
+        cases! { apache as apache, Classic: $($case),* }
+    };
+}
+
+macro_rules! consumer_cases {
+    ($($case:ident),* $(,)?) => {
+        cases! { embedded as embedded_by_coordinator, Consumer: $($case),* }
+        cases! { apache as apache_by_coordinator, Consumer: $($case),* }
+    };
+}
+
+consumer_cases! {
+    members_share_and_hand_over,
+    a_killed_members_partitions_come_back,
+    a_static_member_comes_back_unnoticed,
+    cooperative_members_move_only_what_they_must,
+    commits_survive_a_restart,
+    positions_are_committed_without_being_asked,
+    the_listener_commits_and_seeks,
+    who_does_not_poll_loses_its_partitions,
+    who_was_given_up_cannot_commit,
+    a_pattern_finds_topics,
+    a_group_without_offsets_begins_where_the_policy_says,
+    partitions_assigned_by_hand_are_committed_too,
+    new_partitions_are_shared_out,
+    offsets_go_with_a_transaction,
+    a_pattern_of_the_brokers_finds_topics,
+    a_second_static_member_is_refused,
+    what_the_coordinator_refuses_names_the_setting,
+}
+
+classic_cases! {
     members_share_and_hand_over,
     a_killed_members_partitions_come_back,
     a_static_member_comes_back_unnoticed,
@@ -75,19 +151,25 @@ on_both! {
     a_group_without_offsets_begins_where_the_policy_says,
     partitions_assigned_by_hand_are_committed_too,
     new_partitions_are_shared_out,
+    offsets_go_with_a_transaction,
+    who_fits_no_other_member_waits_for_them_to_go,
 }
 
 /// A group goes on when its coordinator has died or hangs: with the same generation, and with everything committed.
-async fn a_group_outlives_its_coordinator(backend: Backend, name: &str) {
+async fn a_group_outlives_its_coordinator(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 3).await;
-    let producer = common::producer(&backend, &[("acks", "all")]);
+    let producer = common::producer(backend, &[("acks", "all")]);
     produce(&producer, name, 2, 0..10).await;
-    let mut consumer = member(&backend, name, &[("session.timeout.ms", "30000")]);
+    let patient: &[_] = match backend.protocol {
+        GroupProtocol::Classic => &[("session.timeout.ms", "30000")],
+        GroupProtocol::Consumer => &[],
+    };
+    let mut consumer = member(backend, name, patient);
     poll_until(&mut [&mut consumer], |_, records| records.len() == 20).await;
     consumer.commit_sync().await.unwrap();
     let generation = consumer.group_metadata().unwrap().generation_id;
     for (round, hang) in [false, true].into_iter().enumerate() {
-        let coordinator = coordinator(&backend, name).await;
+        let coordinator = coordinator(backend, name).await;
         if hang {
             backend.freeze(coordinator);
         } else {
@@ -110,6 +192,47 @@ async fn a_group_outlives_its_coordinator(backend: Backend, name: &str) {
     consumer.close().await;
 }
 
+/// An application that commits faster than the coordinator answers keeps its membership when the group rebalances: the
+/// rebalance does not wait for everything that is handed over meanwhile.
+#[tokio::test]
+async fn commits_without_end_do_not_keep_a_member_from_a_rebalance() {
+    const OFFSET_COMMIT: i16 = 8;
+    let name = "commits_without_end";
+    let backend = embedded(1).await;
+    backend.create_topic(name, 2, 1).await;
+    produce(&common::producer(&backend, &[]), name, 2, 0..100).await;
+    let properties = [
+        ("max.poll.records", "1"),
+        ("max.poll.interval.ms", "3000"),
+        ("enable.auto.commit", "false"),
+        ("partition.assignment.strategy", "cooperative-sticky"),
+    ];
+    let bench = &Bench { backend: &backend, protocol: GroupProtocol::Classic };
+    let mut busy = member(bench, name, &properties);
+    let notes = Notes::of(&mut busy);
+    settle(&mut [&mut busy], &[2]).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("made so") };
+    // Longer than heartbeat.interval.ms, and a hundred commits are handed over in the meantime.
+    cluster.delay(None, Some(OFFSET_COMMIT), Duration::from_millis(250));
+    let mut other = member(bench, name, &properties);
+    let mut outcomes = Vec::new();
+    let begun = Instant::now();
+    while busy.assignment().len() != 1 || other.assignment().len() != 1 {
+        assert!(begun.elapsed() < LIMIT, "{:?} {:?}", busy.assignment(), other.assignment());
+        busy.poll(Duration::from_millis(2)).await.unwrap();
+        outcomes.push(busy.commit_async().unwrap());
+        other.poll(Duration::from_millis(2)).await.unwrap();
+    }
+    let told = notes.take();
+    assert!(!told.iter().any(|event| matches!(event, Event::Lost(_))), "{told:?}");
+    // What was handed over as the owner is committed, also where the partition has gone since.
+    for outcome in outcomes {
+        outcome.await.unwrap();
+    }
+    busy.close().await;
+    other.close().await;
+}
+
 /// The leader of the group's partition in Kafka's own topic.
 async fn coordinator(backend: &Backend, group: &str) -> i32 {
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
@@ -123,7 +246,8 @@ async fn coordinator(backend: &Backend, group: &str) -> i32 {
 
 #[tokio::test]
 async fn a_group_outlives_its_coordinator_embedded() {
-    a_group_outlives_its_coordinator(embedded(3).await, "outlives").await;
+    let backend = &embedded(3).await;
+    outlives_by_both_protocols(backend).await;
 }
 
 #[tokio::test]
@@ -131,24 +255,34 @@ async fn a_group_outlives_its_coordinator_apache() {
     let name = "a_group_outlives_its_coordinator_apache";
     let at_once = ("group.initial.rebalance.delay.ms", "0");
     let backend = Backend::apache_with(name, 3, |builder| builder.property(at_once.0, at_once.1));
-    let Some(backend) = backend else { return };
-    a_group_outlives_its_coordinator(backend, "outlives").await;
+    let Some(backend) = &backend else { return };
+    outlives_by_both_protocols(backend).await;
 }
 
-fn config(backend: &Backend, group: &str, properties: &[(&str, &str)]) -> ConsumerConfig {
+async fn outlives_by_both_protocols(backend: &Backend) {
+    for (protocol, name) in
+        [(GroupProtocol::Classic, "outlives"), (GroupProtocol::Consumer, "outlives-by-coordinator")]
+    {
+        a_group_outlives_its_coordinator(&Bench { backend, protocol }, name).await;
+    }
+}
+
+fn config(backend: &Bench<'_>, group: &str, properties: &[(&str, &str)]) -> ConsumerConfig {
     let mut config = ConsumerConfig::new(backend.bootstrap()).group_id(group);
-    let short = [
-        ("auto.offset.reset", "earliest"),
-        ("session.timeout.ms", "6000"),
-        ("heartbeat.interval.ms", "200"),
-    ];
-    for (name, value) in short.iter().chain(properties) {
+    let short: &[_] = match backend.protocol {
+        GroupProtocol::Classic => {
+            &[("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "200")]
+        }
+        GroupProtocol::Consumer => &[("group.protocol", "consumer")],
+    };
+    let begin = ("auto.offset.reset", "earliest");
+    for (name, value) in short.iter().chain([&begin]).chain(properties) {
         config.set(name, value).unwrap();
     }
     config
 }
 
-fn member(backend: &Backend, name: &str, properties: &[(&str, &str)]) -> Consumer {
+fn member(backend: &Bench<'_>, name: &str, properties: &[(&str, &str)]) -> Consumer {
     let mut consumer = Consumer::new(config(backend, name, properties)).unwrap();
     consumer.subscribe([name]).unwrap();
     consumer
@@ -228,6 +362,12 @@ impl Notes {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
+    /// Without the rebalances that brought nothing.
+    fn take_changes(&self) -> Vec<Event> {
+        let nothing = Event::Assigned(Vec::new());
+        self.take().into_iter().filter(|event| *event != nothing).collect()
+    }
+
     fn note(&self, event: fn(Vec<i32>) -> Event, partitions: &[TopicPartition]) {
         let indexes = partitions.iter().map(|at| at.partition).collect();
         self.0.lock().unwrap().push(event(indexes));
@@ -248,13 +388,20 @@ impl RebalanceListener for Notes {
     }
 }
 
-async fn members_share_and_hand_over(backend: &Backend, name: &str) {
-    for strategy in ["range", "roundrobin", "sticky", "cooperative-sticky"] {
+async fn members_share_and_hand_over(backend: &Bench<'_>, name: &str) {
+    let (setting, strategies): (_, &[&str]) = match backend.protocol {
+        GroupProtocol::Classic => (
+            "partition.assignment.strategy",
+            &["range", "roundrobin", "sticky", "cooperative-sticky"],
+        ),
+        GroupProtocol::Consumer => ("group.remote.assignor", &["uniform", "range"]),
+    };
+    for &strategy in strategies {
         let name = &format!("{name}-{strategy}");
         backend.create_topic(name, 4, 1).await;
         let producer = common::producer(backend, &[]);
         produce(&producer, name, 4, 0..10).await;
-        let properties = [("partition.assignment.strategy", strategy)];
+        let properties = [(setting, strategy)];
         let mut one = member(backend, name, &properties);
         let mut read = settle(&mut [&mut one], &[4]).await;
         let mut two = member(backend, name, &properties);
@@ -278,10 +425,14 @@ async fn members_share_and_hand_over(backend: &Backend, name: &str) {
     }
 }
 
-async fn a_killed_members_partitions_come_back(backend: &Backend, name: &str) {
+async fn a_killed_members_partitions_come_back(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     let mut one = member(backend, name, &[]);
-    let mut two = member(backend, name, &[("session.timeout.ms", "2000")]);
+    let short: &[_] = match backend.protocol {
+        GroupProtocol::Classic => &[("session.timeout.ms", "2000")],
+        GroupProtocol::Consumer => &[],
+    };
+    let mut two = member(backend, name, short);
     settle(&mut [&mut one, &mut two], &[1, 1]).await;
     let killed = Instant::now();
     drop(two);
@@ -290,7 +441,7 @@ async fn a_killed_members_partitions_come_back(backend: &Backend, name: &str) {
     one.close().await;
 }
 
-async fn a_static_member_comes_back_unnoticed(backend: &Backend, name: &str) {
+async fn a_static_member_comes_back_unnoticed(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 4, 1).await;
     let [mut one, mut two] =
         ["i1", "i2"].map(|instance| member(backend, name, &[("group.instance.id", instance)]));
@@ -314,7 +465,7 @@ async fn a_static_member_comes_back_unnoticed(backend: &Backend, name: &str) {
     two.close().await;
 }
 
-async fn a_second_static_member_fences_the_first(backend: &Backend, name: &str) {
+async fn a_second_static_member_fences_the_first(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     let properties = [("group.instance.id", "only")];
     let mut first = member(backend, name, &properties);
@@ -334,29 +485,28 @@ async fn a_second_static_member_fences_the_first(backend: &Backend, name: &str) 
     second.close().await;
 }
 
-async fn cooperative_members_move_only_what_they_must(backend: &Backend, name: &str) {
+async fn cooperative_members_move_only_what_they_must(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 4, 1).await;
-    let properties = [("partition.assignment.strategy", "cooperative-sticky")];
-    let mut one = member(backend, name, &properties);
+    let properties: &[_] = match backend.protocol {
+        GroupProtocol::Classic => &[("partition.assignment.strategy", "cooperative-sticky")],
+        GroupProtocol::Consumer => &[],
+    };
+    let mut one = member(backend, name, properties);
     let notes = Notes::of(&mut one);
     settle(&mut [&mut one], &[4]).await;
-    assert_eq!(notes.take(), [Event::Assigned(vec![0, 1, 2, 3])]);
-    let mut two = member(backend, name, &properties);
+    assert_eq!(notes.take_changes(), [Event::Assigned(vec![0, 1, 2, 3])]);
+    let mut two = member(backend, name, properties);
     let notes_of_two = Notes::of(&mut two);
     settle(&mut [&mut one, &mut two], &[2, 2]).await;
     let kept: BTreeSet<i32> = one.assignment().iter().map(|at| at.partition).collect();
     let moved: Vec<i32> = (0..4).filter(|index| !kept.contains(index)).collect();
-    let told: Vec<Event> =
-        notes.take().into_iter().filter(|event| *event != Event::Assigned(vec![])).collect();
-    assert_eq!(told, [Event::Revoked(moved.clone())]);
-    let told: Vec<Event> =
-        notes_of_two.take().into_iter().filter(|event| *event != Event::Assigned(vec![])).collect();
-    assert_eq!(told, [Event::Assigned(moved)]);
+    assert_eq!(notes.take_changes(), [Event::Revoked(moved.clone())]);
+    assert_eq!(notes_of_two.take_changes(), [Event::Assigned(moved)]);
     one.close().await;
     two.close().await;
 }
 
-async fn commits_survive_a_restart(backend: &Backend, name: &str) {
+async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..10).await;
     let properties = [("enable.auto.commit", "false"), ("max.poll.records", "4")];
@@ -383,7 +533,7 @@ async fn commits_survive_a_restart(backend: &Backend, name: &str) {
     consumer.close().await;
 }
 
-async fn positions_are_committed_without_being_asked(backend: &Backend, name: &str) {
+async fn positions_are_committed_without_being_asked(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..10).await;
     let properties = [("auto.commit.interval.ms", "50"), ("max.poll.records", "4")];
@@ -439,7 +589,7 @@ impl RebalanceListener for Careful {
     }
 }
 
-async fn the_listener_commits_and_seeks(backend: &Backend, name: &str) {
+async fn the_listener_commits_and_seeks(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..10).await;
     let mut consumer = member(backend, name, &[("enable.auto.commit", "false")]);
@@ -456,7 +606,7 @@ async fn the_listener_commits_and_seeks(backend: &Backend, name: &str) {
     watcher.close().await;
 }
 
-async fn who_does_not_poll_loses_its_partitions(backend: &Backend, name: &str) {
+async fn who_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     produce(&common::producer(backend, &[]), name, 2, 0..3).await;
     let mut idle = member(backend, name, &[("max.poll.interval.ms", "1500")]);
@@ -484,7 +634,7 @@ async fn who_does_not_poll_loses_its_partitions(backend: &Backend, name: &str) {
     busy.close().await;
 }
 
-async fn who_was_given_up_cannot_commit(backend: &Backend, name: &str) {
+async fn who_was_given_up_cannot_commit(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..3).await;
     let properties = [("max.poll.interval.ms", "1000"), ("enable.auto.commit", "false")];
@@ -501,7 +651,7 @@ async fn who_was_given_up_cannot_commit(backend: &Backend, name: &str) {
     other.close().await;
 }
 
-async fn a_pattern_finds_topics(backend: &Backend, name: &str) {
+async fn a_pattern_finds_topics(backend: &Bench<'_>, name: &str) {
     let topic = |suffix: &str| format!("{name}-{suffix}");
     backend.create_topic(&topic("a"), 1, 1).await;
     backend.create_topic(&format!("not-{name}"), 1, 1).await;
@@ -522,7 +672,7 @@ async fn a_pattern_finds_topics(backend: &Backend, name: &str) {
     consumer.close().await;
 }
 
-async fn a_group_without_offsets_begins_where_the_policy_says(backend: &Backend, name: &str) {
+async fn a_group_without_offsets_begins_where_the_policy_says(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let producer = common::producer(backend, &[]);
     let old = Record::to(name).partition(0).value("old").timestamp(1_000);
@@ -557,7 +707,7 @@ async fn a_group_without_offsets_begins_where_the_policy_says(backend: &Backend,
     consumer.close().await;
 }
 
-async fn partitions_assigned_by_hand_are_committed_too(backend: &Backend, name: &str) {
+async fn partitions_assigned_by_hand_are_committed_too(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     produce(&common::producer(backend, &[]), name, 2, 0..5).await;
     for expected in [vec![0, 1, 2, 3, 4], vec![]] {
@@ -578,7 +728,7 @@ async fn partitions_assigned_by_hand_are_committed_too(backend: &Backend, name: 
     none.close().await;
 }
 
-async fn new_partitions_are_shared_out(backend: &Backend, name: &str) {
+async fn new_partitions_are_shared_out(backend: &Bench<'_>, name: &str) {
     // The topic comes after the members.
     let properties = [("metadata.max.age.ms", "200"), ("allow.auto.create.topics", "false")];
     let mut one = member(backend, name, &properties);
@@ -589,5 +739,52 @@ async fn new_partitions_are_shared_out(backend: &Backend, name: &str) {
     backend.create_topic(name, 2, 1).await;
     settle(&mut [&mut one, &mut two], &[1, 1]).await;
     one.close().await;
+    two.close().await;
+}
+
+async fn offsets_go_with_a_transaction(backend: &Bench<'_>, name: &str) {
+    backend.create_topic(name, 1, 1).await;
+    produce(&common::producer(backend, &[]), name, 1, 0..3).await;
+    let mut consumer = member(backend, name, &[("enable.auto.commit", "false")]);
+    poll_until(&mut [&mut consumer], |_, records| records.len() == 3).await;
+    let member = consumer.group_metadata().unwrap();
+    assert!(member.generation_id > 0 && !member.member_id.is_empty(), "{member:?}");
+    let producer = ProducerConfig::new(backend.bootstrap()).transactional_id(name);
+    let mut producer = TransactionalProducer::new(producer).unwrap();
+    producer.init_transactions().await.unwrap();
+    let transaction = producer.begin_transaction().await.unwrap();
+    let offsets = [(at(name, 0), OffsetAndMetadata::new(3))];
+    transaction.send_offsets_to_transaction(offsets.clone(), &member).await.unwrap();
+    transaction.commit().await.unwrap();
+    let committed = consumer.committed(&[at(name, 0)]).await.unwrap();
+    assert_eq!(committed[&at(name, 0)], Some(OffsetAndMetadata::new(3)));
+    consumer.close().await;
+    // Whoever has left commits nothing.
+    let transaction = producer.begin_transaction().await.unwrap();
+    let refused = transaction.send_offsets_to_transaction(offsets, &member).await.unwrap_err();
+    assert!(refused.is_abortable(), "{refused}");
+    transaction.abort().await.unwrap();
+    producer.close().await.unwrap();
+}
+
+async fn who_fits_no_other_member_waits_for_them_to_go(backend: &Bench<'_>, name: &str) {
+    backend.create_topic(name, 1, 1).await;
+    let of = |strategy| [("partition.assignment.strategy", strategy)];
+    let mut one = member(backend, name, &of("range"));
+    settle(&mut [&mut one], &[1]).await;
+    let mut two = member(backend, name, &of("roundrobin"));
+    for _ in 0..2 {
+        let refused = tokio::time::timeout(LIMIT, two.poll(LIMIT)).await.unwrap().unwrap_err();
+        let expected = ErrorCode::INCONSISTENT_GROUP_PROTOCOL;
+        assert!(matches!(refused, Error::Broker { code, .. } if code == expected), "{refused}");
+        assert!(refused.to_string().contains("partition.assignment.strategy"), "{refused}");
+    }
+    one.close().await;
+    // Nobody has subscribed anew: every poll tries.
+    let begun = Instant::now();
+    while two.assignment().is_empty() {
+        assert!(begun.elapsed() < LIMIT);
+        let _ = two.poll(LOOK).await;
+    }
     two.close().await;
 }

@@ -7,6 +7,8 @@
 mod broker;
 #[path = "hostile/consume.rs"]
 mod consume;
+#[path = "hostile/member.rs"]
+mod member;
 #[path = "hostile/mutate.rs"]
 mod mutate;
 #[path = "hostile/peers.rs"]

@@ -147,6 +147,58 @@ async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
     );
 }
 
+/// A broker that refuses answers at once and so looks quick; its partitions wait for another attempt all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_go_past_a_broker_that_refuses() {
+    const RECORDS: u32 = 1000;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
+    backend.create_topic(TOPIC, 6, 3).await;
+    // Each record is a batch, and the next one goes to another partition.
+    let properties = [("batch.size", "1"), ("delivery.timeout.ms", "120000")];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, refuses) = (leader(&backend, 0), leader(&backend, 1));
+    let third = (0..3).map(|p| leader(&backend, p)).find(|id| ![former, refuses].contains(id));
+    let third = third.expect("each of three brokers leads one of the first partitions");
+    let led_by =
+        |broker| (0..6).filter(move |&p| cluster.leader(TOPIC, p).map(|l| l.0) == Some(broker));
+    for partition in led_by(refuses).collect::<Vec<_>>() {
+        cluster.move_leader(TOPIC, partition, third).expect("moved");
+    }
+    cluster.settled().await;
+    // It never learns that it leads these.
+    cluster.freeze_metadata(refuses, true);
+    let refused: Vec<i32> = led_by(former).collect();
+    let mut bound = Vec::new();
+    for &partition in &refused {
+        cluster.move_leader(TOPIC, partition, refuses).expect("moved");
+        let record = Record::to(TOPIC).partition(partition).value("bound");
+        bound.push(producer.send(record).await.expect("there is room"));
+    }
+    let are_refused = || {
+        let brokers = producer.metrics().brokers;
+        brokers.get(&refuses).is_some_and(|b| b.record_retry_total > 2 * refused.len() as u64)
+    };
+    let known = async {
+        while !are_refused() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), known).await.expect("each is refused again");
+    for _ in 0..RECORDS {
+        let delivery =
+            producer.send(Record::to(TOPIC).value("keyless")).await.expect("there is room");
+        assert!(!refused.contains(&acknowledged(delivery).await.partition));
+    }
+    cluster.freeze_metadata(refuses, false);
+    for delivery in bound {
+        acknowledged(delivery).await;
+    }
+    producer.close().await.expect("closed");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
     let backend = three_brokers().await;

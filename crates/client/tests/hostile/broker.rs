@@ -158,7 +158,7 @@ impl Broker {
 
     async fn answer(&self, call: &Call, body: Bytes) -> Vec<u8> {
         match call.api {
-            ApiKey::API_VERSIONS => api_versions(call),
+            ApiKey::API_VERSIONS => api_versions(call, &SPOKEN),
             ApiKey::METADATA => metadata(call, &self.metadata(call, &body)),
             ApiKey::PRODUCE => produce(call, &self.produce(call, &body)),
             ApiKey::FETCH => {
@@ -180,7 +180,7 @@ impl Broker {
                 cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
             }
             ApiKey::LIST_OFFSETS => list_offsets(call, body, |_| 0),
-            api => panic!("the broker has no answer to {api:?}"),
+            _ => crate::member::answer(self.address, call, body),
         }
     }
 
@@ -345,20 +345,24 @@ pub(crate) fn list_offsets(call: &Call, body: Bytes, offset: impl Fn(i32) -> i64
     cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
 }
 
-pub(crate) const SPOKEN: [(ApiKey, i16, i16); 6] = [
+pub(crate) const SPOKEN: [(ApiKey, i16, i16); 10] = [
     (ApiKey::PRODUCE, 3, 13),
     (ApiKey::FETCH, 4, 17),
     (ApiKey::LIST_OFFSETS, 1, 10),
     (ApiKey::METADATA, 0, 13),
     (ApiKey::API_VERSIONS, 0, 3),
     (ApiKey::INIT_PRODUCER_ID, 0, 4),
+    (ApiKey::FIND_COORDINATOR, 4, 4),
+    (ApiKey::OFFSET_COMMIT, 9, 9),
+    (ApiKey::OFFSET_FETCH, 9, 9),
+    (ApiKey::CONSUMER_GROUP_HEARTBEAT, 0, 1),
 ];
 
-fn api_versions(call: &Call) -> Vec<u8> {
+pub(crate) fn api_versions(call: &Call, spoken: &[(ApiKey, i16, i16)]) -> Vec<u8> {
     frame(call, |w| {
         w.i16(0);
-        w.array(SPOKEN.len());
-        for (api, min, max) in SPOKEN {
+        w.array(spoken.len());
+        for &(api, min, max) in spoken {
             w.i16(api.0);
             w.i16(min);
             w.i16(max);

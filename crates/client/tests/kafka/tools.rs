@@ -2,10 +2,7 @@
 //! of data directory hold logs that Kafka's log reader finds valid. Its consumers and its tool for groups find the
 //! coordinator of either kind of cluster to be the same.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-#[path = "kafka_tools/groups.rs"]
+#[path = "group_tools.rs"]
 mod groups;
 
 use std::{
@@ -15,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::{Backend, producer, read_all};
+use crate::common::{Backend, producer, read_all};
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Header, NewTopic, Record,
     TopicPartition,

@@ -1,8 +1,6 @@
 //! Kafka's own producer, consumer and tools in transactions with the embedded cluster, under both transaction versions,
 //! and Kafka's log reader on what the brokers have written. No client of ours takes part.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{path::Path, time::Duration};
 
 use curtail_apache::Toolchain;
