@@ -144,6 +144,22 @@ fn options_that_make_no_run_are_refused() {
         (&["perf", "e2e", "--producer-acks", "0"], "producer-acks"),
         (&["consume"], "--topic"),
         (&["consume", "-t", "t", "-f", "%q"], "%q"),
+        (&["consume", "-t", "t", "--group-protocol", "consumer"], "--group <GROUP>"),
+        (&["consume", "-t", "t", "-G", "g", "--group-protocol", "mine"], "classic or consumer"),
+        (
+            &[
+                "consume",
+                "-t",
+                "t",
+                "-G",
+                "g",
+                "-X",
+                "group.protocol=consumer",
+                "-X",
+                "session.timeout.ms=6000",
+            ],
+            "session.timeout.ms cannot be set with group.protocol=consumer",
+        ),
         (&["nonsense"], "nonsense"),
     ] {
         let error = run(arguments).failed();

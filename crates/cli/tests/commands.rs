@@ -32,17 +32,20 @@ fn lines_become_records_and_records_lines() {
 fn a_group_goes_on_where_it_was() {
     let cluster = Cluster::start(&["--partitions", "1"]);
     let bootstrap = cluster.bootstrap.as_str();
-    let produce = ["produce", "-t", "t", "-b", bootstrap];
-    run_with_input(&produce, b"a\nb\nc\n").ok();
-    let consume = ["consume", "-t", "t", "-b", bootstrap, "--group", "g"];
-    let with = |extra: &[&str]| run(&[&consume[..], extra].concat());
-    assert_eq!(with(&["-c", "2"]).ok(), "a\nb\n");
-    assert_eq!(with(&["-e"]).ok(), "c\n");
-    run_with_input(&produce, b"d\n").ok();
-    assert_eq!(with(&["-e"]).ok(), "d\n");
-    let other = ["consume", "-t", "t", "-b", bootstrap, "-G", "other", "-e"];
-    assert_eq!(run(&[&other[..], &["-o", "end"]].concat()).ok(), "");
-    assert!(with(&["-o", "3"]).failed().contains("--offset"));
+    let produce = ["produce", "-b", bootstrap, "-t"];
+    for protocol in ["classic", "consumer"] {
+        run_with_input(&[&produce[..], &[protocol]].concat(), b"a\nb\nc\n").ok();
+        let consume =
+            ["consume", "-t", protocol, "-b", bootstrap, "--group-protocol", protocol, "--group"];
+        let with = |extra: &[&str]| run(&[&consume[..], &[protocol], extra].concat());
+        assert_eq!(with(&["-c", "2"]).ok(), "a\nb\n");
+        assert_eq!(with(&["-e"]).ok(), "c\n");
+        run_with_input(&[&produce[..], &[protocol]].concat(), b"d\n").ok();
+        assert_eq!(with(&["-e"]).ok(), "d\n");
+        let other = [&consume[..], &["other", "-e", "-o", "end"]].concat();
+        assert_eq!(run(&other).ok(), "");
+        assert!(with(&["-o", "3"]).failed().contains("--offset"));
+    }
 }
 
 #[test]

@@ -101,6 +101,20 @@ fn a_cold_start_is_measured_with_and_without_warming_up() {
 }
 
 #[test]
+fn a_stalled_partition_is_read_in_the_end() {
+    assert_eq!(arms(&report(&["stalled-partition"])), ["stalled", "drained"]);
+}
+
+#[test]
+fn no_session_is_evicted_and_every_consumer_reads_everything() {
+    let report = report(&["fetch-sessions", "--arm", "credit"]);
+    let extra = &report["arms"][0]["extra"];
+    assert_eq!(extra["sessions"], 16.0, "{extra}");
+    assert_eq!(extra["partitions_in_sessions"], 16.0 * 12.0, "{extra}");
+    assert_eq!(extra["evictions_per_s"], 0.0, "{extra}");
+}
+
+#[test]
 fn the_list_names_what_can_be_run() {
     let out = run(&["lab", "list"]).ok();
     let names = [
@@ -110,6 +124,9 @@ fn the_list_names_what_can_be_run() {
         "frozen-leader",
         "cold-start",
         "metadata-churn",
+        "fetch-sessions",
+        "stalled-partition",
+        "e2e",
     ];
     for name in names {
         assert_eq!(out.lines().filter(|line| line.starts_with(name)).count(), 1, "{out}");

@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// Ctrl-C, leaving the group.
     #[arg(short = 'G', long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
+    /// How the group shares the topic out: classic, or consumer, where the brokers do (group.protocol).
+    #[arg(long, value_name = "PROTOCOL", requires = "group")]
+    group_protocol: Option<String>,
     /// Where to begin: beginning, end, an offset, -N for N records before the end, or s@MS for a time. With --group
     /// beginning or end, and only where the group has committed nothing.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
@@ -119,6 +122,7 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     // Whoever sets auto.offset.reset by its name has the last word.
     all.insert(0, ("auto.offset.reset".into(), reset.into()));
     all.push(("group.id".into(), group.clone()));
+    all.extend(arguments.group_protocol.clone().map(|name| ("group.protocol".into(), name)));
     Ok(all)
 }
 

@@ -235,6 +235,20 @@ const WARM_RUNS_MAX: u32 = 24;
 const NO_BETTER: u32 = 3;
 const NO_BETTER_SHARE: f64 = 0.9;
 
+/// Repeats a run until its median latency, which it says, falls no more.
+pub(super) fn until_no_faster(mut run: impl FnMut() -> Result<Duration>) -> Result<()> {
+    let (mut best, mut no_better) = (Duration::MAX, 0);
+    for _ in 0..WARM_RUNS_MAX {
+        let median = run()?;
+        no_better = if median < best.mul_f64(NO_BETTER_SHARE) { 0 } else { no_better + 1 };
+        best = best.min(median);
+        if no_better == NO_BETTER {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Gives brokers that have just started work that nobody measures, until they do it no faster any more: a Java virtual
 /// machine compiles while it serves, and what it serves meanwhile says nothing about the client.
 ///
@@ -242,7 +256,8 @@ const NO_BETTER_SHARE: f64 = 0.9;
 /// As [`Load::run`].
 pub(super) fn warm_brokers(testbed: &Testbed, seed: u64) -> Result<()> {
     let topic = "lab-warm-up";
-    testbed.create_topic(topic, 12, 3)?;
+    let replicas = testbed.broker_ids().len().clamp(1, 3) as i16;
+    testbed.create_topic(topic, 12, replicas)?;
     let load = Load {
         config: ProducerConfig::new(testbed.bootstrap()),
         topic: topic.into(),
@@ -256,16 +271,7 @@ pub(super) fn warm_brokers(testbed: &Testbed, seed: u64) -> Result<()> {
         warm_up: true,
         earlier: false,
     };
-    let (mut best, mut no_better) = (f64::INFINITY, 0);
-    for _ in 0..WARM_RUNS_MAX {
-        let (sent, ()) = load.clone().run(|_| Ok(()))?;
-        let median = sent.sample().latency.quantile(0.5).as_secs_f64();
-        no_better = if median < best * NO_BETTER_SHARE { 0 } else { no_better + 1 };
-        best = best.min(median);
-        if no_better == NO_BETTER {
-            break;
-        }
-    }
+    until_no_faster(|| Ok(load.clone().run(|_| Ok(()))?.0.median()))?;
     testbed.delete_topic(topic)
 }
 
@@ -307,6 +313,11 @@ impl Sent {
         let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
         sample.errors += failed.count() as u64;
         sample
+    }
+
+    /// The median latency of the records behind the warm-up.
+    pub(super) fn median(&self) -> Duration {
+        self.sample().latency.quantile(0.5)
     }
 
     /// The longest time without an acknowledgement that ended after `from`, both in nanoseconds, `from` since the

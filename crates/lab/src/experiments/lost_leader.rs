@@ -137,7 +137,8 @@ impl Experiment for LostLeader {
             // 9 s and 2 s by default.
             ("broker.heartbeat.interval.ms", millis(session.mul_f64(2.0 / 9.0))),
         ];
-        Testbed::start(setting, &Needs { brokers: 3, properties, faults: true, slow: None })
+        let needs = Needs { brokers: 3, properties, faults: true, ..Needs::default() };
+        Testbed::start(setting, &needs)
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {

@@ -7,15 +7,19 @@
 
 mod check;
 mod cold_start;
+mod e2e;
+mod fetch_sessions;
 mod leader_move;
 mod load;
 mod lost_leader;
 mod metadata_churn;
 mod observer;
+mod readers;
 mod report;
 mod runner;
 mod sample;
 mod slow_broker;
+mod stalled_partition;
 mod testbed;
 
 use std::fmt;
@@ -184,6 +188,9 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         &lost_leader::LostLeader(Fault::Frozen),
         &cold_start::ColdStart,
         &metadata_churn::MetadataChurn,
+        &fetch_sessions::FetchSessions,
+        &stalled_partition::StalledPartition,
+        &e2e::EndToEnd,
     ]
 }
 

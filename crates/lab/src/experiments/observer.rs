@@ -15,12 +15,19 @@ use crate::perf::{Error, Result};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// When the metadata of several brokers first said something, since a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     /// In one of them.
     pub(super) first: Duration,
     /// In all of them.
     pub(super) all: Duration,
+}
+
+impl Seen {
+    /// The longer time of each.
+    pub(super) fn max(self, other: Self) -> Self {
+        Self { first: self.first.max(other.first), all: self.all.max(other.all) }
+    }
 }
 
 /// Asks each of these brokers about the topic until it says what is waited for.

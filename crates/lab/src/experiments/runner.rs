@@ -38,7 +38,7 @@ pub fn run(
     let arms = chosen(experiment, setting)?;
     progress(Event::Starting);
     let testbed = experiment.start(setting)?;
-    if setting.cluster == ClusterKind::Apache {
+    if setting.cluster == ClusterKind::Apache && !testbed.bootstrap().is_empty() {
         warm_brokers(&testbed, setting.seed)?;
     }
     let rounds = experiment.rounds(setting);

@@ -61,6 +61,14 @@ const SAMPLE: u64 = 1000;
 /// # Errors
 /// A cluster that cannot be reached, a record that does not come back within a minute or comes back changed.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
+    measure(options, progress).map(|(report, _)| report)
+}
+
+/// As [`run`], with the latencies themselves.
+pub(crate) fn measure(
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<(Report, Latencies)> {
     if options.records == 0 {
         return Err(Error::Options("the number of records must be above 0".into()));
     }
@@ -81,7 +89,10 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
         let mut consumer = Consumer::new(consumer)?;
         producer.connect().await?;
         producer.warm_up(&[&options.topic.name]).await?;
-        assign_at_end(&mut consumer, &options.topic.name).await?;
+        match options.consumer.group_id {
+            Some(_) => subscribe_at_end(&mut consumer, &options.topic.name).await?,
+            None => assign_at_end(&mut consumer, &options.topic.name).await?,
+        }
         let stations = running.is_embedded().then_some(&*stations);
         let mut loop_ = Loop::new(options, producer, consumer, stations)?;
         let report = loop_.run(options, progress).await;
@@ -97,8 +108,27 @@ async fn assign_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
     let partitions: Vec<_> =
         partitions.iter().map(|info| TopicPartition::new(topic, info.partition)).collect();
     consumer.assign(partitions.iter().cloned());
-    consumer.seek_to_end(&partitions)?;
-    for partition in &partitions {
+    to_end(consumer, &partitions).await
+}
+
+/// The only member of its group gets all partitions.
+async fn subscribe_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
+    let all = consumer.partitions_for(topic).await?.len();
+    consumer.subscribe([topic])?;
+    let begun = Instant::now();
+    while consumer.assignment().len() < all {
+        if begun.elapsed() > LONGEST {
+            return Err(unexpected(format!("the group gave no partitions within {LONGEST:?}")));
+        }
+        consumer.poll(Duration::from_millis(10)).await?;
+    }
+    let partitions: Vec<_> = consumer.assignment().into_iter().collect();
+    to_end(consumer, &partitions).await
+}
+
+async fn to_end(consumer: &mut Consumer, partitions: &[TopicPartition]) -> Result<()> {
+    consumer.seek_to_end(partitions)?;
+    for partition in partitions {
         consumer.position(partition).await?;
     }
     Ok(())
@@ -149,7 +179,11 @@ impl<'a> Loop<'a> {
         })
     }
 
-    async fn run(&mut self, options: &Options, progress: &mut dyn Progress) -> Result<Report> {
+    async fn run(
+        &mut self,
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<(Report, Latencies)> {
         for index in 0..options.warmup {
             self.one(index).await?;
         }
@@ -176,12 +210,13 @@ impl<'a> Loop<'a> {
         let cost = Cost { cpu, includes_brokers: self.stations.is_some() };
         // In a closed loop each record is meant to be sent when it is.
         let latency = summary(&latencies);
-        Ok(Report {
+        let report = Report {
             latency_us: latency,
             send_latency_us: latency,
             phases_us: phases.report(),
             ..Figures { tool: "e2e", records, bytes, elapsed, cost }.report()
-        })
+        };
+        Ok((report, latencies))
     }
 
     /// Sends record `index`, waits for its acknowledgement and reads it.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use curtail_apache::ApacheCluster;
+use parking_lot::Mutex;
 
-use super::{Needs, proxy::DelayingProxy, unknown};
+use super::{Needs, Sessions, jmx::JmxAgent, proxy::DelayingProxy, unknown};
 use crate::perf::{Error, Result};
 
 const BROKERS: usize = 3;
@@ -12,12 +13,14 @@ const BROKERS: usize = 3;
 pub(super) struct Apache {
     cluster: ApacheCluster,
     proxy: Option<(i32, DelayingProxy)>,
+    /// One for each broker, once its figures were asked for.
+    agents: Mutex<Vec<JmxAgent>>,
 }
 
 impl Apache {
     pub(super) fn start(needs: &Needs) -> Result<Self> {
         let mut builder = ApacheCluster::builder()
-            .brokers(BROKERS)
+            .brokers(if needs.one_is_enough { 1 } else { BROKERS })
             // The harness shortens these for tests; here a cluster is as Kafka's defaults make it.
             .property("broker.session.timeout.ms", "9000")
             .property("broker.heartbeat.interval.ms", "2000");
@@ -35,7 +38,7 @@ impl Apache {
         if let Some((id, proxy)) = &proxy {
             proxy.forward_to(&cluster.address(index(*id)?));
         }
-        Ok(Self { cluster, proxy })
+        Ok(Self { cluster, proxy, agents: Mutex::default() })
     }
 
     pub(super) fn bootstrap(&self) -> String {
@@ -64,6 +67,34 @@ impl Apache {
 
     pub(super) fn thaw(&self, id: i32) -> Result<()> {
         self.cluster.thaw(index(id)?).map_err(|error| failed(&error))
+    }
+
+    /// What all brokers say of their fetch sessions.
+    pub(super) fn fetch_sessions(&self) -> Result<Sessions> {
+        let mut agents = self.agents.lock();
+        for index in agents.len()..self.cluster.len() {
+            let pid = self.cluster.broker(index).pid();
+            let pid = pid.ok_or_else(|| Error::Unexpected("the broker does not run".into()))?;
+            agents.push(JmxAgent::start(self.cluster.toolchain(), pid)?);
+        }
+        let mut sum = Sessions::default();
+        for agent in agents.iter() {
+            let of = agent.fetch_sessions(self.cluster.toolchain())?;
+            sum.sessions += of.sessions;
+            sum.partitions += of.partitions;
+            sum.evictions += of.evictions;
+        }
+        Ok(sum)
+    }
+
+    /// What one of Kafka's tools prints.
+    pub(super) fn tool(&self, class: &str, args: &[&str], limit: Duration) -> Result<String> {
+        let tool = self.cluster.toolchain().tool(class).args(args).limit(limit);
+        let output = tool.run().map_err(|error| failed(&error))?;
+        if !output.success() {
+            return Err(Error::Unexpected(format!("{class}: {}", output.stderr)));
+        }
+        Ok(output.stdout)
     }
 
     pub(super) fn slow(&self, id: i32, delay: Duration) -> Result<()> {

@@ -4,6 +4,8 @@
 mod apache;
 mod embedded;
 #[cfg(feature = "apache")]
+mod jmx;
+#[cfg(feature = "apache")]
 mod proxy;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -23,14 +25,25 @@ use crate::perf::{Error, Result, client_runtime};
 /// What an experiment needs of its cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
-    /// Brokers of an embedded cluster. Apache Kafka always has three here.
+    /// Brokers of an embedded cluster. Apache Kafka has three, unless `one_is_enough`.
     pub(super) brokers: u32,
+    /// Whether Apache Kafka is to have a single broker, too.
+    pub(super) one_is_enough: bool,
     /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
     pub(super) properties: Vec<(&'static str, String)>,
     /// Whether brokers are hit, moved or slowed, which a cluster that belongs to somebody does not allow.
     pub(super) faults: bool,
     /// The broker that [`Testbed::slow`] is used on, if any.
     pub(super) slow: Option<i32>,
+}
+
+/// What brokers say of their fetch sessions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sessions {
+    pub(super) sessions: u64,
+    pub(super) partitions: u64,
+    /// Since the brokers were started.
+    pub(super) evictions: u64,
 }
 
 /// The cluster an experiment runs on. It ends when it is dropped, unless it was there before.
@@ -255,6 +268,42 @@ impl Testbed {
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.slow(id, delay),
             Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// What all brokers together say of their fetch sessions.
+    pub(super) fn fetch_sessions(&self) -> Result<Sessions> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => {
+                let cluster = embedded.cluster();
+                let ids = cluster.broker_ids();
+                let each = ids.into_iter().filter_map(|id| cluster.fetch_sessions(id));
+                Ok(each.fold(Sessions::default(), |sum, of| Sessions {
+                    sessions: sum.sessions + of.sessions as u64,
+                    partitions: sum.partitions + of.partitions as u64,
+                    evictions: sum.evictions + of.evictions,
+                }))
+            }
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.fetch_sessions(),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Runs one of Kafka's tools, where Apache Kafka is at hand: what it printed.
+    pub(super) fn tool(
+        &self,
+        class: &str,
+        args: &[&str],
+        limit: Duration,
+    ) -> Result<Option<String>> {
+        match &self.cluster {
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.tool(class, args, limit).map(Some),
+            _ => {
+                let _ = (class, args, limit);
+                Ok(None)
+            }
         }
     }
 

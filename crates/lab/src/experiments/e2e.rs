@@ -1,0 +1,253 @@
+//! One record at a time from the send to the poll, as the pull request behind KAFKA-17182 measured it.
+
+use std::time::Duration;
+
+use curtail::{ConsumerConfig, ProducerConfig};
+
+use super::{
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
+    Setting, Testbed, Turn, load::warm_brokers, readers, testbed::Needs,
+};
+use crate::{
+    cpu::CpuTime,
+    latency::Latencies,
+    perf::{Error, Event, Progress, Result, Target, Topic, e2e},
+};
+
+const RECORDS: f64 = 100_000.0;
+const SIZE: usize = 128;
+const PARTITIONS: i32 = 30;
+/// Records before those that count: Kafka's tool has none, and a cluster just started is not what is measured.
+const WARMUP: u64 = 1_000;
+
+/// One of the four tests.
+struct Test {
+    arm: Arm,
+    brokers: u32,
+    /// Published with the change: average and 50th, 99th and 99.9th percentile in ms.
+    published: [f64; 4],
+    /// Published without it.
+    before: &'static str,
+}
+
+const CLASSIC: &[(&str, &str)] = &[("group.protocol", "classic")];
+const CONSUMER: &[(&str, &str)] = &[("group.protocol", "consumer")];
+
+const TESTS: &[Test] = &[
+    Test {
+        arm: Arm {
+            name: "classic-3",
+            about: "classic protocol, three brokers and replicas",
+            properties: CLASSIC,
+        },
+        brokers: 3,
+        published: [1.4871, 1.0, 3.0, 6.0],
+        before: "before the change 1.4901, 1, 3, 6",
+    },
+    Test {
+        arm: Arm {
+            name: "consumer-3",
+            about: "consumer protocol, three brokers and replicas",
+            properties: CONSUMER,
+        },
+        brokers: 3,
+        published: [1.4807, 1.0, 3.0, 7.0],
+        before: "before the change 1.4704, 1, 3, 6",
+    },
+    Test {
+        arm: Arm { name: "classic-1", about: "classic protocol, one broker", properties: CLASSIC },
+        brokers: 1,
+        published: [1.0193, 1.0, 2.0, 4.0],
+        before: "before the change 1.0777, 1, 2, 5",
+    },
+    Test {
+        arm: Arm {
+            name: "consumer-1",
+            about: "consumer protocol, one broker",
+            properties: CONSUMER,
+        },
+        brokers: 1,
+        published: [1.0503, 1.0, 2.0, 4.0],
+        before: "before the change 1.0937, 1, 2, 4",
+    },
+];
+
+/// `e2e`.
+pub(super) struct EndToEnd;
+
+impl Experiment for EndToEnd {
+    fn name(&self) -> &'static str {
+        "e2e"
+    }
+
+    fn about(&self) -> &'static str {
+        "one record at a time from send to poll, acks=1, 30 partitions: one broker and three"
+    }
+
+    fn source(&self) -> &'static str {
+        "KAFKA-17182, pull request 18795, EndToEndLatency"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        // A client that lacks a protocol has no arm for it.
+        let known =
+            |arm: &Arm| readers::with_properties(ConsumerConfig::default(), arm.properties).is_ok();
+        TESTS.iter().map(|test| test.arm).filter(known).collect()
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        let published = |test: &Test| {
+            let [avg, p50, p99, p999] = test.published.map(|ms| Some(ms * 1000.0));
+            let none = PublishedLatency::default();
+            Published {
+                arm: test.arm.name,
+                source: "pull request 18795, EndToEndLatency",
+                latency_us: PublishedLatency { avg, p50, p99, p999, ..none },
+                throughput_mbps: None,
+                note: test.before,
+            }
+        };
+        TESTS.iter().map(published).collect()
+    }
+
+    /// Each test has a cluster of its own, as when it was published.
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        match &setting.cluster {
+            ClusterKind::Bootstrap(_) => {
+                Err(Error::Options("this experiment starts its clusters itself".into()))
+            }
+            ClusterKind::Embedded | ClusterKind::Apache => Ok(Testbed::none()),
+        }
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let test = TESTS.iter().find(|test| test.arm.name == turn.arm.name);
+        let test = test.ok_or_else(|| Error::Options(format!("no arm {}", turn.arm.name)))?;
+        let needs =
+            Needs { brokers: test.brokers, one_is_enough: test.brokers == 1, ..Needs::default() };
+        let testbed = Testbed::start(turn.setting, &needs)?;
+        if turn.setting.cluster == ClusterKind::Apache {
+            warm_brokers(&testbed, turn.setting.seed)?;
+        }
+        let replicas = test.brokers as i16;
+        let topic = turn.topic(self.name());
+        testbed.create_topic(&topic, PARTITIONS, replicas)?;
+        let records = (RECORDS * turn.setting.scale).ceil() as u64;
+        let mut sample = ours(turn, &testbed, &topic, records)?;
+        java(turn, &testbed, &topic, records, &mut sample)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        for test in TESTS {
+            let Some(sample) = arms.get(test.arm.name) else { continue };
+            let ours = sample.latency.summary();
+            let seen = [ours.avg, ours.p50, ours.p99, ours.p999].map(|us| us / 1000.0);
+            conditions.push(Condition {
+                text: format!(
+                    "{}: nothing above what was published ({seen:.3?} ms)",
+                    test.arm.name
+                ),
+                held: seen.iter().zip(test.published).all(|(ours, theirs)| *ours <= theirs),
+            });
+        }
+        conditions
+    }
+}
+
+/// Keeps the figures that a report would only show summed up.
+struct Quiet;
+
+impl Progress for Quiet {
+    fn on(&mut self, _: Event<'_>) {}
+}
+
+fn ours(turn: &Turn<'_>, testbed: &Testbed, topic: &str, records: u64) -> Result<Sample> {
+    let mut producer = ProducerConfig::default();
+    producer.set("acks", "1").map_err(Error::from)?;
+    let consumer = ConsumerConfig::default()
+        .group_id(format!("{topic}-readers"))
+        .enable_auto_commit(false)
+        // As Kafka's tool has it.
+        .fetch_max_wait(Duration::ZERO);
+    let consumer = readers::with_properties(consumer, turn.arm.properties)?;
+    let options = e2e::Options {
+        target: Target::Bootstrap(testbed.bootstrap()),
+        topic: Topic { name: topic.to_owned(), create: None },
+        producer,
+        consumer,
+        records: records + WARMUP,
+        warmup: WARMUP,
+        record_size: SIZE,
+        key_size: 0,
+        headers: 0,
+        header_key_size: 0,
+        header_value_size: 0,
+    };
+    let cpu = CpuTime::now();
+    let (_, latency) = e2e::measure(&options, &mut Quiet)?;
+    Ok(sample_of(records, latency, CpuTime::now() - cpu))
+}
+
+fn sample_of(records: u64, latency: Latencies, cpu: CpuTime) -> Sample {
+    let elapsed = latency.mean() * u32::try_from(records).unwrap_or(u32::MAX);
+    let bytes = records * SIZE as u64;
+    // There is one record at a time.
+    Sample { records, bytes, elapsed, cpu, latency, ..Sample::default() }
+}
+
+/// Kafka's own tool against the same cluster, where it is at hand.
+fn java(
+    turn: &Turn<'_>,
+    testbed: &Testbed,
+    topic: &str,
+    records: u64,
+    sample: &mut Sample,
+) -> Result<()> {
+    let file = std::env::temp_dir().join(format!("curtail-{topic}-{}", std::process::id()));
+    let text = turn.arm.properties.iter().map(|(name, value)| format!("{name}={value}\n"));
+    std::fs::write(&file, text.collect::<String>()).map_err(Error::Threads)?;
+    let (bootstrap, records, size) = (testbed.bootstrap(), records.to_string(), SIZE.to_string());
+    let path = file.to_string_lossy().into_owned();
+    let args = [
+        "--bootstrap-server",
+        &bootstrap,
+        "--topic",
+        topic,
+        "--num-records",
+        &records,
+        "--producer-acks",
+        "1",
+        "--record-size",
+        &size,
+        "--command-config",
+        &path,
+    ];
+    let limit = Duration::from_secs(900);
+    let printed = testbed.tool("org.apache.kafka.tools.EndToEndLatency", &args, limit);
+    // It is in the directory for passing files.
+    let _ = std::fs::remove_file(&file);
+    let Some(printed) = printed? else { return Ok(()) };
+    for (label, name) in [
+        ("Avg latency: ", "java_avg_ms"),
+        ("50th = ", "java_p50_ms"),
+        ("99th = ", "java_p99_ms"),
+        ("99.9th = ", "java_p999_ms"),
+    ] {
+        let figure = figure_after(&printed, label);
+        let figure = figure.ok_or_else(|| Error::Unexpected(format!("no {label:?}: {printed}")))?;
+        sample.note(name, Figure::Worst(figure));
+    }
+    Ok(())
+}
+
+fn figure_after(text: &str, label: &str) -> Option<f64> {
+    let behind = text.split_once(label)?.1;
+    let digits: String = behind.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    digits.trim_end_matches('.').parse().ok()
+}

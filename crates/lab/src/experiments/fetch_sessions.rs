@@ -1,0 +1,179 @@
+//! More consumers than a broker has slots for fetch sessions: how often one session pushes another out.
+
+use std::time::Duration;
+
+use curtail::{ConsumerConfig, ProducerConfig};
+
+use super::{
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
+    Setting, Testbed, Turn,
+    check::{Order, read_back},
+    load::{Keys, Load, Placement, sleep_until},
+    readers::{self, Expected, merged},
+    testbed::{Needs, Sessions},
+};
+use crate::perf::{Error, Result};
+
+/// Slots of each broker: two in each of Kafka's eight shards.
+const SLOTS: usize = 16;
+/// Consumers, every one of which reads every partition.
+const CONSUMERS: usize = 24;
+/// Partitions for each broker.
+const PARTITIONS: i32 = 12;
+/// Records a second for each broker.
+const RATE: f64 = 200.0;
+const SIZE: usize = 128;
+const MEASURED: Duration = Duration::from_secs(60);
+/// What the application does with the records of a poll.
+const WORK: Duration = Duration::from_millis(5);
+/// On Apache Kafka, where this is no setting, two minutes.
+const EVICTION_MS: u64 = 2_000;
+
+const CREDIT: Arm = Arm {
+    name: "credit",
+    about: "buffered partitions stay in the session; those without credit are not read on",
+    properties: &[("curtail.buffered.partitions", "credit")],
+};
+const ARMS: [Arm; 4] = [
+    CREDIT,
+    Arm {
+        name: "omit",
+        about: "buffered partitions leave the session: option 1 of the pull request",
+        properties: &[("curtail.buffered.partitions", "omit")],
+    },
+    Arm {
+        name: "skip-all",
+        about: "no fetch while anything is buffered: option 2",
+        properties: &[("curtail.buffered.partitions", "skip-all")],
+    },
+    Arm {
+        name: "skip-broker",
+        about: "no fetch from a broker while anything of it is buffered: option 4, which was taken",
+        properties: &[("curtail.buffered.partitions", "skip-broker")],
+    },
+];
+
+/// `fetch-sessions`.
+pub(super) struct FetchSessions;
+
+impl FetchSessions {
+    /// Until every session is old enough to be pushed out, and those that are to be are.
+    fn warmup(setting: &Setting) -> Duration {
+        match setting.cluster {
+            ClusterKind::Embedded => Duration::from_millis(3 * EVICTION_MS),
+            ClusterKind::Apache | ClusterKind::Bootstrap(_) => Duration::from_secs(150),
+        }
+    }
+}
+
+impl Experiment for FetchSessions {
+    fn name(&self) -> &'static str {
+        "fetch-sessions"
+    }
+
+    fn about(&self) -> &'static str {
+        "24 consumers of each broker with 16 slots for sessions: evictions, by what is done about buffered partitions"
+    }
+
+    fn source(&self) -> &'static str {
+        "KAFKA-17182, pull request 18795"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        ARMS.to_vec()
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        let published = |arm, note| Published {
+            arm,
+            source: "pull request 18795",
+            latency_us: PublishedLatency::default(),
+            throughput_mbps: None,
+            note,
+        };
+        vec![
+            published("skip-all", "0.14 evictions/s (ClassicKafkaConsumer)"),
+            published("omit", "1.48 evictions/s (AsyncKafkaConsumer without the fix)"),
+            published("skip-broker", "0.22 evictions/s (AsyncKafkaConsumer with it)"),
+        ]
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        if matches!(setting.cluster, ClusterKind::Bootstrap(_)) {
+            let text = "a cluster of somebody else's does not say what it does with its sessions";
+            return Err(Error::Options(text.into()));
+        }
+        let mut properties = vec![("max.incremental.fetch.session.cache.slots", SLOTS.to_string())];
+        if setting.cluster == ClusterKind::Embedded {
+            properties.push(("min.incremental.fetch.session.eviction.ms", EVICTION_MS.to_string()));
+        }
+        let needs = Needs { brokers: 1, properties, one_is_enough: true, ..Needs::default() };
+        Testbed::start(setting, &needs)
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        let testbed = turn.testbed;
+        testbed.create_topic(&topic, PARTITIONS, 1)?;
+        let config = ConsumerConfig::new(testbed.bootstrap());
+        let config = readers::with_properties(config, turn.arm.properties)?;
+        let runtime = readers::runtime()?;
+        let consumers = readers::at_end(&runtime, &config, &topic, CONSUMERS)?;
+        let warmup = Self::warmup(turn.setting);
+        let measured = MEASURED.mul_f64(turn.setting.scale);
+        let load = Load {
+            config: ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO),
+            topic: topic.clone(),
+            records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
+            warmup: (RATE * warmup.as_secs_f64()) as u64,
+            rate: RATE,
+            size: SIZE,
+            keys: Keys::Cycle(1_000),
+            placement: Placement::Producer,
+            seed: turn.setting.seed,
+            warm_up: true,
+            earlier: false,
+        };
+        let (records, skipped) = (load.records, load.warmup);
+        let (sent, (before, after, read)) = load.run(|start| {
+            let expected = Expected { start, rate: RATE, records, warmup: skipped, work: WORK };
+            let reading = readers::read(&runtime, consumers, &expected);
+            sleep_until(start, warmup);
+            let before = testbed.fetch_sessions()?;
+            sleep_until(start, warmup + measured);
+            let after = testbed.fetch_sessions()?;
+            Ok((before, after, readers::join(&runtime, reading)?))
+        })?;
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Sent, &mut sample)?;
+        read.iter().for_each(|read| read.add_to(&mut sample));
+        sample.latency = merged(read.iter().flat_map(|read| read.latency.values()));
+        note_sessions(&mut sample, before, after, measured);
+        testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        if let Some(sample) = arms.get(CREDIT.name) {
+            let seen = sample.figure("evictions_per_s");
+            conditions.push(Condition {
+                text: format!("credit: no evictions once all have started ({seen:.2}/s)"),
+                held: seen == 0.0,
+            });
+        }
+        conditions
+    }
+}
+
+fn note_sessions(sample: &mut Sample, before: Sessions, after: Sessions, measured: Duration) {
+    let evictions = after.evictions.saturating_sub(before.evictions) as f64;
+    sample.note("evictions_per_s", Figure::Worst(evictions / measured.as_secs_f64()));
+    sample.note("evictions_at_start", Figure::Worst(before.evictions as f64));
+    sample.note("sessions", Figure::Worst(after.sessions as f64));
+    sample.note("partitions_in_sessions", Figure::Worst(after.partitions as f64));
+}

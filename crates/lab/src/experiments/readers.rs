@@ -1,0 +1,198 @@
+//! Consumers beside a load, whose every record they read.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
+use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
+
+use super::{Sample, load::number};
+use crate::{
+    latency::Latencies,
+    perf::{Error, Pacer, Result, client_runtime},
+};
+
+/// How long records may stay away before they are given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is to be read.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    /// When the first record was due.
+    pub(super) start: Instant,
+    /// Records a second.
+    pub(super) rate: f64,
+    /// How many there are, the first ones of the warm-up included.
+    pub(super) records: u64,
+    /// How many at the start do not count.
+    pub(super) warmup: u64,
+    /// What the application does after each poll that gave something.
+    pub(super) work: Duration,
+}
+
+/// What one consumer has read.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// From the intended send time until the poll gave it out, of the records behind the warm-up.
+    pub(super) latency: BTreeMap<i32, Latencies>,
+    missing: u64,
+    again: u64,
+    out_of_order: u64,
+}
+
+/// Makes consumers, each at the end of every partition.
+///
+/// # Errors
+/// Settings that do not fit, a topic that is not there.
+pub(super) fn at_end(
+    runtime: &Runtime,
+    config: &ConsumerConfig,
+    topic: &str,
+    count: usize,
+) -> Result<Vec<Consumer>> {
+    runtime.block_on(async {
+        let mut consumers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut consumer = Consumer::new(config.clone())?;
+            let partitions = partitions(&consumer, topic).await?;
+            consumer.assign(partitions.iter().cloned());
+            consumer.seek_to_end(&partitions)?;
+            for partition in &partitions {
+                consumer.position(partition).await?;
+            }
+            consumers.push(consumer);
+        }
+        Ok(consumers)
+    })
+}
+
+/// All partitions of a topic.
+pub(super) async fn partitions(consumer: &Consumer, topic: &str) -> Result<Vec<TopicPartition>> {
+    let partitions = consumer.partitions_for(topic).await?;
+    Ok(partitions.iter().map(|info| TopicPartition::new(topic, info.partition)).collect())
+}
+
+/// A runtime of the consumers' own.
+pub(super) fn runtime() -> Result<Runtime> {
+    client_runtime()
+}
+
+/// Has each consumer read everything, on tasks of their own.
+pub(super) fn read(
+    runtime: &Runtime,
+    consumers: Vec<Consumer>,
+    expected: &Expected,
+) -> Vec<JoinHandle<Result<Read>>> {
+    let read = |consumer| runtime.spawn(Reader::new(expected.clone()).run(consumer));
+    consumers.into_iter().map(read).collect()
+}
+
+/// Waits for all of them and adds what they read up.
+pub(super) fn join(runtime: &Runtime, readers: Vec<JoinHandle<Result<Read>>>) -> Result<Vec<Read>> {
+    let joined = readers.into_iter().map(|reader| {
+        let ended = runtime.block_on(reader);
+        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader ended: {error}"))))
+    });
+    joined.collect()
+}
+
+impl Read {
+    /// Notes what was lost, given out twice and out of order on the way to this consumer.
+    pub(super) fn add_to(&self, sample: &mut Sample) {
+        sample.lost += self.missing;
+        sample.duplicated += self.again;
+        sample.reordered += self.out_of_order;
+    }
+}
+
+/// One consumer's reading.
+pub(super) struct Reader {
+    expected: Expected,
+    pacer: Pacer,
+    seen: Vec<bool>,
+    last: BTreeMap<i32, u64>,
+    left: u64,
+    read: Read,
+}
+
+impl Reader {
+    pub(super) fn new(expected: Expected) -> Self {
+        let pacer = Pacer::new(expected.start, expected.rate);
+        let seen = vec![false; usize::try_from(expected.records).unwrap_or(0)];
+        let left = expected.records;
+        Self { expected, pacer, seen, last: BTreeMap::new(), left, read: Read::default() }
+    }
+
+    /// Whether everything has been read.
+    pub(super) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Takes what a poll gave.
+    pub(super) fn take(&mut self, records: impl IntoIterator<Item = ConsumerRecord>) {
+        let now = Instant::now();
+        for record in records {
+            self.take_one(&record, now);
+        }
+    }
+
+    fn take_one(&mut self, record: &ConsumerRecord, now: Instant) {
+        // Records of an earlier load have numbers beyond those expected.
+        let Some(number) = record.value().and_then(number) else { return };
+        let Some(seen) = usize::try_from(number).ok().and_then(|at| self.seen.get_mut(at)) else {
+            return;
+        };
+        if std::mem::replace(seen, true) {
+            self.read.again += 1;
+            return;
+        }
+        self.left -= 1;
+        let last = self.last.entry(record.partition()).or_insert(number);
+        self.read.out_of_order += u64::from(*last > number);
+        *last = number;
+        if number >= self.expected.warmup {
+            let latency = now.saturating_duration_since(self.pacer.due(number));
+            self.read.latency.entry(record.partition()).or_default().record(latency);
+        }
+    }
+
+    /// What was read.
+    pub(super) fn finish(mut self) -> Read {
+        self.read.missing = self.left;
+        self.read
+    }
+
+    async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
+        while !self.is_done() {
+            let records = consumer.poll(PATIENCE).await?;
+            if records.is_empty() {
+                break;
+            }
+            self.take(records);
+            sleep(self.expected.work).await;
+        }
+        consumer.close().await;
+        Ok(self.finish())
+    }
+}
+
+/// Properties over the settings of a consumer.
+pub(super) fn with_properties(
+    mut config: ConsumerConfig,
+    properties: &[(&str, &str)],
+) -> Result<ConsumerConfig> {
+    for (name, value) in properties {
+        config.set(name, value).map_err(Error::from)?;
+    }
+    Ok(config)
+}
+
+/// All of them together.
+pub(super) fn merged<'a>(latencies: impl IntoIterator<Item = &'a Latencies>) -> Latencies {
+    latencies.into_iter().fold(Latencies::default(), |mut sum, latencies| {
+        sum.add(latencies);
+        sum
+    })
+}
