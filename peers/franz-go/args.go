@@ -16,7 +16,9 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
                [--warmup-records N] [--command-property k=v]... [--json FILE]
        consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
        e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
-               [--warmup-records N] [--command-property k=v]... [--json FILE]`
+               [--warmup-records N] [--command-property k=v]... [--json FILE]
+       group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
+               [--command-property k=v]...`
 
 // options is the command line, the same as that of "curtail perf".
 type options struct {
@@ -31,11 +33,13 @@ type options struct {
 	rate       float64
 	acks       string
 	json       string
+	group      string
+	assignor   string
 	properties map[string]string
 }
 
 func parse(arguments []string) (*options, error) {
-	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e"}, arguments[0]) {
+	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", groupTool}, arguments[0]) {
 		return nil, errors.New(usage)
 	}
 	args := &options{tool: arguments[0], rate: -1, acks: "1", properties: map[string]string{}}
@@ -46,6 +50,12 @@ func parse(arguments []string) (*options, error) {
 		if err := args.set(rest[0], rest[1]); err != nil {
 			return nil, err
 		}
+	}
+	if args.tool == groupTool {
+		if args.bootstrap == "" || args.topic == "" || args.group == "" || args.assignor == "" {
+			return nil, fmt.Errorf("--bootstrap-server, --topic, --group and --assignor are needed\n%s", usage)
+		}
+		return args, nil
 	}
 	if args.bootstrap == "" || args.topic == "" || args.records < 1 || args.recordSize < 1 && args.tool != "consume" {
 		return nil, fmt.Errorf("--bootstrap-server, --topic, --num-records and --record-size are needed\n%s", usage)
@@ -75,6 +85,10 @@ func (args *options) set(flag, value string) error {
 		args.acks = value
 	case "--json":
 		args.json = value
+	case "--group":
+		args.group = value
+	case "--assignor":
+		args.assignor = value
 	case "--command-property":
 		key, value, found := strings.Cut(value, "=")
 		if !found {
@@ -117,7 +131,19 @@ var consumerProperties = map[string]setter{
 	"fetch.min.bytes":           number(func(n int) kgo.Opt { return kgo.FetchMinBytes(int32(n)) }),
 	"fetch.max.bytes":           number(func(n int) kgo.Opt { return kgo.FetchMaxBytes(int32(n)) }),
 	"max.partition.fetch.bytes": number(func(n int) kgo.Opt { return kgo.FetchMaxPartitionBytes(int32(n)) }),
-	"client.id":                 clientID,
+	"session.timeout.ms": number(func(n int) kgo.Opt {
+		return kgo.SessionTimeout(time.Duration(n) * time.Millisecond)
+	}),
+	"heartbeat.interval.ms": number(func(n int) kgo.Opt {
+		return kgo.HeartbeatInterval(time.Duration(n) * time.Millisecond)
+	}),
+	"max.poll.interval.ms": number(func(n int) kgo.Opt {
+		return kgo.RebalanceTimeout(time.Duration(n) * time.Millisecond)
+	}),
+	"auto.commit.interval.ms": number(func(n int) kgo.Opt {
+		return kgo.AutoCommitInterval(time.Duration(n) * time.Millisecond)
+	}),
+	"client.id": clientID,
 }
 
 // kafkaOptions maps the properties of one role; those of the other are passed over only in a tool that has both.

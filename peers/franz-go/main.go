@@ -18,6 +18,9 @@ func run(arguments []string) error {
 	if err != nil {
 		return err
 	}
+	if args.tool == groupTool {
+		return groupConsume(args)
+	}
 	tools := map[string]func(*options) (*report, error){"produce": produce, "consume": consume, "e2e": endToEnd}
 	result, err := tools[args.tool](args)
 	if err != nil {

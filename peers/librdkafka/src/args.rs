@@ -7,13 +7,16 @@ usage: produce --bootstrap-server B --topic T --num-records N --record-size S --
                [--warmup-records N] [--command-property k=v]... [--json FILE]
        consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
        e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
-               [--warmup-records N] [--command-property k=v]... [--json FILE]";
+               [--warmup-records N] [--command-property k=v]... [--json FILE]
+       group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
+               [--command-property k=v]...";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     Produce,
     Consume,
     EndToEnd,
+    GroupConsume,
 }
 
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct Args {
     pub acks: Option<String>,
     pub properties: Vec<(String, String)>,
     pub json: Option<String>,
+    pub group: String,
+    pub assignor: String,
 }
 
 impl Args {
@@ -38,6 +43,7 @@ impl Args {
             Some("produce") => Tool::Produce,
             Some("consume") => Tool::Consume,
             Some("e2e") => Tool::EndToEnd,
+            Some("group-consume") => Tool::GroupConsume,
             _ => return Err(USAGE.into()),
         };
         let mut parsed = Self {
@@ -51,6 +57,8 @@ impl Args {
             acks: None,
             properties: Vec::new(),
             json: None,
+            group: String::new(),
+            assignor: String::new(),
         };
         while let Some(flag) = args.next() {
             let value = args.next().ok_or_else(|| format!("{flag} needs a value\n{USAGE}"))?;
@@ -70,6 +78,8 @@ impl Args {
             "--throughput" => self.rate = Some(number(flag, &value)?).filter(|rate| *rate > 0.0),
             "--producer-acks" => self.acks = Some(value),
             "--json" => self.json = Some(value),
+            "--group" => self.group = value,
+            "--assignor" => self.assignor = value,
             "--command-property" => {
                 let (key, value) = value.split_once('=').ok_or("--command-property needs k=v")?;
                 self.properties.push((key.to_owned(), value.to_owned()));
@@ -80,16 +90,20 @@ impl Args {
     }
 
     fn check(&self) -> Result<(), Failure> {
+        let grouped = self.tool == Tool::GroupConsume;
+        let sized = !grouped && self.tool != Tool::Consume;
         let missing = [
             ("--bootstrap-server", self.bootstrap.is_empty()),
             ("--topic", self.topic.is_empty()),
-            ("--num-records", self.records == 0),
-            ("--record-size", self.record_size == 0 && self.tool != Tool::Consume),
+            ("--num-records", self.records == 0 && !grouped),
+            ("--record-size", self.record_size == 0 && sized),
+            ("--group", self.group.is_empty() && grouped),
+            ("--assignor", self.assignor.is_empty() && grouped),
         ];
         if let Some((flag, _)) = missing.iter().find(|(_, missing)| *missing) {
             return Err(format!("{flag} is needed\n{USAGE}").into());
         }
-        if self.warmup >= self.records {
+        if self.warmup >= self.records && !grouped {
             return Err("--warmup-records must be fewer than --num-records".into());
         }
         Ok(())

@@ -3,6 +3,7 @@
 mod args;
 mod consume;
 mod e2e;
+mod group;
 mod measure;
 mod produce;
 mod properties;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
             Tool::Produce => produce::run(&args)?,
             Tool::Consume => consume::run(&args)?,
             Tool::EndToEnd => e2e::run(&args)?,
+            Tool::GroupConsume => return group::run(&args),
         };
         report.publish(args.json.as_deref())
     });

@@ -27,6 +27,10 @@ const CONSUMER: &[(&str, &str)] = &[
     ("fetch.min.bytes", "fetch.min.bytes"),
     ("fetch.max.bytes", "fetch.max.bytes"),
     ("max.partition.fetch.bytes", "max.partition.fetch.bytes"),
+    ("session.timeout.ms", "session.timeout.ms"),
+    ("heartbeat.interval.ms", "heartbeat.interval.ms"),
+    ("max.poll.interval.ms", "max.poll.interval.ms"),
+    ("auto.commit.interval.ms", "auto.commit.interval.ms"),
     ("client.id", "client.id"),
 ];
 

@@ -15,7 +15,11 @@ final class Args {
                        [--warmup-records N] [--command-property k=v]... [--json FILE]
                consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
                e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
-                       [--warmup-records N] [--command-property k=v]... [--json FILE]""";
+                       [--warmup-records N] [--command-property k=v]... [--json FILE]
+               group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
+                       [--command-property k=v]...""";
+
+    static final String GROUP_CONSUME = "group-consume";
 
     String tool;
     String bootstrap;
@@ -28,11 +32,13 @@ final class Args {
     double rate = -1;
     String acks = "1";
     String json;
+    String group;
+    String assignor;
     private final Map<String, String> properties = new LinkedHashMap<>();
 
     static Args parse(String[] arguments) {
         Args args = new Args();
-        if (arguments.length == 0 || !List.of("produce", "consume", "e2e").contains(arguments[0])) {
+        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", GROUP_CONSUME).contains(arguments[0])) {
             throw new IllegalArgumentException(USAGE);
         }
         args.tool = arguments[0];
@@ -57,6 +63,8 @@ final class Args {
                 case "--throughput" -> rate = Double.parseDouble(value);
                 case "--producer-acks" -> acks = value;
                 case "--json" -> json = value;
+                case "--group" -> group = value;
+                case "--assignor" -> assignor = value;
                 case "--command-property" -> {
                     int equals = value.indexOf('=');
                     if (equals < 1) {
@@ -72,6 +80,13 @@ final class Args {
     }
 
     private void check() {
+        if (tool.equals(GROUP_CONSUME)) {
+            if (bootstrap == null || topic == null || group == null || assignor == null) {
+                throw new IllegalArgumentException(
+                    "--bootstrap-server, --topic, --group and --assignor are needed\n" + USAGE);
+            }
+            return;
+        }
         if (bootstrap == null || topic == null || records < 1 || recordSize < 1 && !tool.equals("consume")) {
             throw new IllegalArgumentException(
                 "--bootstrap-server, --topic, --num-records and --record-size are needed\n" + USAGE);

@@ -11,6 +11,10 @@ public final class Main {
     public static void main(String[] arguments) {
         try {
             Args args = Args.parse(arguments);
+            if (args.tool.equals(Args.GROUP_CONSUME)) {
+                GroupConsume.run(args);
+                return;
+            }
             Report report = switch (args.tool) {
                 case "produce" -> Produce.run(args);
                 case "consume" -> Consume.run(args);
