@@ -20,6 +20,34 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks at a broker's metadata while it does not list its peers yet.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
 const TAIL_LINES: usize = 25;
+/// What formatting leaves in a broker's data directory.
+const PROPERTIES: &str = "meta.properties";
+const BOOTSTRAP: &str = "bootstrap.checkpoint";
+
+/// How long brokers are to run, which decides what their JVMs take time for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Life {
+    /// As Kafka's own start script has it: the collector and the compilers of a server.
+    #[default]
+    Long,
+    /// A test: up soon, and never as fast as a broker that has been running for minutes.
+    Short,
+}
+
+impl Life {
+    fn jvm(self) -> &'static [&'static str] {
+        match self {
+            Self::Long => &[
+                "-server",
+                "-XX:+UseG1GC",
+                "-XX:MaxGCPauseMillis=20",
+                "-XX:InitiatingHeapOccupancyPercent=35",
+                "-XX:+ExplicitGCInvokesConcurrent",
+            ],
+            Self::Short => &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+        }
+    }
+}
 
 /// How a cluster is to be started.
 #[derive(Debug, Clone)]
@@ -28,6 +56,8 @@ pub struct ApacheClusterBuilder {
     toolchain: Option<Toolchain>,
     brokers: usize,
     heap_mb: Option<u32>,
+    life: Life,
+    jvm: Vec<String>,
     properties: BTreeMap<String, String>,
     broker_properties: BTreeMap<(usize, String), String>,
 }
@@ -69,6 +99,19 @@ impl ApacheClusterBuilder {
         self
     }
 
+    /// For a run of seconds: the brokers start in less than half the processor time, and are never
+    /// as fast as those that figures are taken from.
+    pub fn short_lived(mut self) -> Self {
+        self.life = Life::Short;
+        self
+    }
+
+    /// Adds an option for the brokers' JVMs.
+    pub(crate) fn jvm(mut self, option: String) -> Self {
+        self.jvm.push(option);
+        self
+    }
+
     /// Formats the brokers' storage, starts them, and returns when every broker serves and lists
     /// all of them.
     ///
@@ -103,7 +146,10 @@ impl ApacheClusterBuilder {
                 &self.file(index, &ports, &directory)?,
             )?);
         }
-        let cluster = ApacheCluster { toolchain, heap_mb, brokers, ports, watchdog, directory };
+        let life = self.life.jvm().iter().map(|option| (*option).to_owned());
+        let jvm = life.chain(self.jvm.iter().cloned()).collect();
+        let cluster =
+            ApacheCluster { toolchain, heap_mb, jvm, brokers, ports, watchdog, directory };
         cluster.format()?;
         for index in 0..self.brokers {
             cluster.launch(index)?;
@@ -239,6 +285,7 @@ impl Broker {
 pub struct ApacheCluster {
     toolchain: Toolchain,
     heap_mb: u32,
+    jvm: Vec<String>,
     brokers: Vec<Broker>,
     ports: Ports,
     watchdog: Watchdog,
@@ -254,6 +301,8 @@ impl ApacheCluster {
             toolchain: None,
             brokers: 1,
             heap_mb: None,
+            life: Life::default(),
+            jvm: Vec::new(),
             properties: BTreeMap::new(),
             broker_properties: BTreeMap::new(),
         }
@@ -409,16 +458,15 @@ impl ApacheCluster {
     /// # Errors
     /// If it cannot be started or does not end in time.
     pub fn run_tool(&self, class: &str, args: &[&str], stdin: &[u8]) -> Result<Output, Error> {
-        self.toolchain.tool(class).args(args).stdin(stdin).run()
+        self.toolchain.tool(class).args(args).stdin(stdin).short_lived().run()
     }
 
     fn broker_command(&self, broker: &Broker) -> Command {
         let mut command = Command::new(self.toolchain.java());
         command
             .arg(format!("-Xmx{}m", self.heap_mb))
-            // As Kafka's own start script sets them.
-            .args(["-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"])
-            .args(["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"])
+            .args(&self.jvm)
+            .args(self.toolchain.shared_classes())
             .args(["-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true"])
             .arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS")
             .arg("-cp")
@@ -429,14 +477,12 @@ impl ApacheCluster {
         command
     }
 
-    /// Formats all brokers' storage, side by side.
+    /// Formats all brokers' storage: the first one's with Kafka's tool, the others' after it, since
+    /// a JVM for each would take longer than the brokers' start.
     fn format(&self) -> Result<(), Error> {
-        let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
-            let runs: Vec<_> =
-                self.brokers.iter().map(|broker| scope.spawn(|| self.format_one(broker))).collect();
-            runs.into_iter().map(|run| run.join().unwrap_or_else(|_| Err(broker_panic()))).collect()
-        });
-        results.into_iter().collect()
+        let Some((first, others)) = self.brokers.split_first() else { return Ok(()) };
+        self.format_one(first)?;
+        others.iter().try_for_each(|broker| format_like(first, broker))
     }
 
     fn format_one(&self, broker: &Broker) -> Result<(), Error> {
@@ -445,7 +491,7 @@ impl ApacheCluster {
             .toolchain
             .tool("kafka.tools.StorageTool")
             .args(&["format", "-t", CLUSTER_ID, "-c", &config])
-            .jvm("-XX:TieredStopAtLevel=1")
+            .short_lived()
             .run()?;
         if output.success() {
             return Ok(());
@@ -478,8 +524,21 @@ impl ApacheCluster {
     }
 }
 
-fn broker_panic() -> Error {
-    Error::Invalid("formatting the storage panicked".into())
+/// Formats a broker's storage as another's is, under its own id. The directory's id is left out: the
+/// broker chooses one when it starts.
+fn format_like(model: &Broker, broker: &Broker) -> Result<(), Error> {
+    let failed = || Error::io(format!("format the storage of broker {}", broker.node_id()));
+    let properties = std::fs::read_to_string(model.data.join(PROPERTIES)).map_err(failed())?;
+    let kept = properties
+        .lines()
+        .filter(|line| !line.starts_with("node.id=") && !line.starts_with("directory.id="));
+    let own = format!("node.id={}", broker.node_id());
+    let lines: Vec<&str> = kept.chain([own.as_str(), ""]).collect();
+    std::fs::create_dir_all(&broker.data).map_err(failed())?;
+    std::fs::write(broker.data.join(PROPERTIES), lines.join("\n")).map_err(failed())?;
+    let (from, to) = (model.data.join(BOOTSTRAP), broker.data.join(BOOTSTRAP));
+    std::fs::copy(from, to).map_err(failed())?;
+    Ok(())
 }
 
 impl Drop for ApacheCluster {

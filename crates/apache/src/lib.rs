@@ -28,6 +28,7 @@
 //! # Ok::<(), curtail_apache::Error>(())
 //! ```
 
+mod archive;
 mod cluster;
 mod error;
 mod ports;

@@ -81,6 +81,11 @@ impl Tool<'_> {
         self
     }
 
+    /// For a run of seconds, of which no figures are taken: only the quick compiler runs.
+    pub fn short_lived(self) -> Self {
+        self.jvm("-XX:TieredStopAtLevel=1")
+    }
+
     /// The limit on the wall time, 120 seconds by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -93,6 +98,7 @@ impl Tool<'_> {
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.toolchain.java());
         command
+            .args(self.toolchain.shared_classes())
             .args(&self.jvm)
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .arg("-cp")

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::archive;
+
 /// The release that `kafka/pom.xml` names.
 pub const KAFKA_VERSION: &str = "4.3.0";
 
@@ -18,6 +20,7 @@ pub struct Toolchain {
     java: PathBuf,
     java_version: u32,
     jars: PathBuf,
+    archive: Option<PathBuf>,
 }
 
 impl Toolchain {
@@ -43,6 +46,14 @@ impl Toolchain {
     #[must_use]
     pub fn class_path(&self) -> String {
         format!("{}/*", self.jars.display())
+    }
+
+    /// The options by which a JVM maps Kafka's classes from the shared archive; none without one.
+    /// Where the archive is not this JVM's the JVM leaves it alone, and need not say so.
+    pub(crate) fn shared_classes(&self) -> Vec<String> {
+        let Some(archive) = &self.archive else { return Vec::new() };
+        let quiet = "-Xlog:cds=off,cds+dynamic=off";
+        vec![format!("-XX:SharedArchiveFile={}", archive.display()), quiet.to_owned()]
     }
 }
 
@@ -121,6 +132,7 @@ pub fn require_or_skip(test: &str) -> Option<Toolchain> {
 fn find() -> Result<Toolchain, Missing> {
     let java = find_java().ok_or(Missing::Java)?;
     let banner = java_banner(&java).ok_or(Missing::Java)?;
+    let target = target_dir();
     let java_version = match feature_version(&banner) {
         Some(version) if version >= OLDEST_JAVA => version,
         _ => {
@@ -128,8 +140,11 @@ fn find() -> Result<Toolchain, Missing> {
             return Err(Missing::OldJava { found });
         }
     };
-    let jars = fetch_jars(&target_dir().join(format!("apache-kafka-{KAFKA_VERSION}")))?;
-    Ok(Toolchain { java, java_version, jars })
+    let jars = fetch_jars(&target.join(format!("apache-kafka-{KAFKA_VERSION}")))?;
+    let archive = target.join(format!("apache-kafka-{KAFKA_VERSION}-java-{java_version}.jsa"));
+    let toolchain = Toolchain { java, java_version, jars, archive: None };
+    let archive = archive::find_or_make(&toolchain, archive);
+    Ok(Toolchain { archive, ..toolchain })
 }
 
 fn find_java() -> Option<PathBuf> {

@@ -7,7 +7,8 @@ pub(crate) mod raw;
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{
-    Consumer, ConsumerConfig, ConsumerRecord, Env, Producer, ProducerConfig, TopicPartition,
+    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Env, NewTopic, Producer,
+    ProducerConfig, TopicPartition,
 };
 use curtail_apache::{ApacheCluster, ApacheClusterBuilder};
 use curtail_cluster::{Cluster, ClusterConfig};
@@ -58,6 +59,7 @@ impl Backend {
         let builder = ApacheCluster::builder()
             .toolchain(toolchain)
             .brokers(brokers)
+            .short_lived()
             .property("auto.create.topics.enable", "false");
         let cluster = change(builder).start().expect("Apache Kafka starts");
         Some(Self::Apache(Box::new(cluster)))
@@ -87,27 +89,16 @@ impl Backend {
                 created.expect("the topic is new");
                 cluster.settled().await;
             }
-            Self::Apache(cluster) => {
-                let (partitions, replicas) = (partitions.to_string(), replicas.to_string());
-                let bootstrap = cluster.bootstrap();
-                let configs: Vec<String> =
-                    configs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                let mut args = vec![
-                    "--bootstrap-server",
-                    &bootstrap,
-                    "--create",
-                    "--topic",
-                    name,
-                    "--partitions",
-                    &partitions,
-                    "--replication-factor",
-                    &replicas,
-                ];
-                args.extend(configs.iter().flat_map(|config| ["--config", config]));
-                let output = cluster
-                    .run_tool("org.apache.kafka.tools.TopicCommand", &args, b"")
-                    .expect("TopicCommand runs");
-                assert!(output.success(), "{}", output.stderr);
+            Self::Apache(_) => {
+                let topic = NewTopic::new(name).partitions(partitions).replication_factor(replicas);
+                let topic =
+                    configs.iter().fold(topic, |topic, (name, value)| topic.config(*name, *value));
+                let admin = Admin::new(AdminConfig::new(self.bootstrap())).expect("usable");
+                let created = admin.create_topics(&[topic]).await.expect("the controller answers");
+                for (topic, outcome) in created {
+                    outcome.unwrap_or_else(|error| panic!("{topic}: {error}"));
+                }
+                raw::until_known(self, name, partitions).await;
             }
         }
     }

@@ -1,21 +1,30 @@
 //! One request and its answer on a plain connection, for what the client does not ask.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use curtail_wire::{
     ApiKey, ErrorCode,
     cold::{
         self, Request, StrBytes,
-        messages::{OffsetFetchRequest, offset_fetch_request::OffsetFetchRequestTopic},
+        messages::{
+            MetadataRequest, OffsetFetchRequest, metadata_request::MetadataRequestTopic,
+            offset_fetch_request::OffsetFetchRequestTopic,
+        },
     },
     header,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
 use super::Backend;
 
+const LIMIT: Duration = Duration::from_secs(60);
+/// Of a version that can be told to create no topic.
+const METADATA: i16 = 4;
 /// Of the last version that asks for one group only.
 const OFFSET_FETCH: i16 = 7;
 
@@ -28,6 +37,25 @@ async fn ask<R: Request>(address: &str, version: i16, request: &R) -> R::Respons
     socket.read_exact(&mut answer).await.expect("an answer");
     let body = header::response_body(&Bytes::from(answer), ApiKey(R::KEY), version);
     cold::decode_response(version, body.expect("an answer")).expect("a response")
+}
+
+/// Returns once every broker names leaders for all partitions of a topic.
+pub(crate) async fn until_known(backend: &Backend, topic: &str, partitions: i32) {
+    for address in backend.bootstrap().split(',') {
+        let known = async { while !names_leaders(address, topic, partitions).await {} };
+        timeout(LIMIT, known).await.expect("the broker learns of the topic");
+    }
+}
+
+async fn names_leaders(address: &str, topic: &str, partitions: i32) -> bool {
+    let name = StrBytes::from_string(topic.to_owned()).into();
+    let topic = MetadataRequestTopic::default().with_name(Some(name));
+    let request = MetadataRequest::default()
+        .with_topics(Some(vec![topic]))
+        .with_allow_auto_topic_creation(false);
+    let answer = ask(address, METADATA, &request).await;
+    let led = answer.topics.iter().flat_map(|topic| &topic.partitions);
+    led.filter(|partition| partition.leader_id.0 >= 0).count() == partitions as usize
 }
 
 /// What a group has committed in the partitions of a topic, those without an offset left out; `None` where no broker is

@@ -61,7 +61,7 @@ fn on_group(toolchain: &Toolchain, backend: &Backend, group: &str, args: &[&str]
     let bootstrap = backend.bootstrap();
     let at = ["--bootstrap-server", &bootstrap, "--group", group];
     let args = [&at[..], args].concat();
-    let output = toolchain.tool(class).args(&args).run().unwrap();
+    let output = toolchain.tool(class).short_lived().args(&args).run().unwrap();
     assert!(output.success(), "{args:?}: {}{}", output.stdout, output.stderr);
     output.stdout
 }
@@ -93,7 +93,7 @@ async fn matching(backend: &Backend, toolchain: &Toolchain) {
             producer.send(record).await.unwrap().await.unwrap();
         }
         let args = [&bootstrap, MATCHING, "words-.", "3"];
-        let output = toolchain.tool(PROGRAM).args(&args).run().unwrap();
+        let output = toolchain.tool(PROGRAM).short_lived().args(&args).run().unwrap();
         assert!(output.success(), "{}{}", output.stdout, output.stderr);
         let assigned = "words-a-0 words-a-1 words-b-0";
         let mut expected: Vec<String> =
@@ -177,7 +177,7 @@ fn check_log(toolchain: &Toolchain, data: &Path) {
         directory.join("00000000000000000000.log").display().to_string()
     };
     let files: Vec<String> = (0..4).map(log).collect();
-    let tool = toolchain.tool("org.apache.kafka.tools.DumpLogSegments");
+    let tool = toolchain.tool("org.apache.kafka.tools.DumpLogSegments").short_lived();
     let output = tool.args(&["--offsets-decoder", "--files", &files.join(",")]).run().unwrap();
     let printed = output.stdout.clone();
     assert!(output.success() && !printed.contains("skipping"), "{printed}{}", output.stderr);

@@ -117,7 +117,11 @@ fn consume(
     let mut args = vec!["--bootstrap-server", &bootstrap, "--topic", topic, "--group", "sharing"];
     args.extend(["--from-beginning", "--command-property", "session.timeout.ms=6000"]);
     args.extend(["--command-property", "heartbeat.interval.ms=1000"]);
-    let tool = tools.toolchain.tool("org.apache.kafka.tools.consumer.ConsoleConsumer").args(&args);
+    let tool = tools
+        .toolchain
+        .tool("org.apache.kafka.tools.consumer.ConsoleConsumer")
+        .short_lived()
+        .args(&args);
     let mut command = tool.command();
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = spawned.unwrap();

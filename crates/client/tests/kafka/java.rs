@@ -29,7 +29,10 @@ impl Java {
         for property in &properties {
             args.extend(["--command-property", property]);
         }
-        let tool = toolchain.tool("org.apache.kafka.tools.consumer.ConsoleConsumer").args(&args);
+        let tool = toolchain
+            .tool("org.apache.kafka.tools.consumer.ConsoleConsumer")
+            .short_lived()
+            .args(&args);
         let mut command = tool.command();
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();

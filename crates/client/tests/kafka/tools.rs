@@ -167,7 +167,7 @@ impl Tools {
 #[expect(clippy::print_stdout, reason = "kept by the test runner and shown on failure")]
 fn run<S: AsRef<str>>(toolchain: &Toolchain, class: &str, args: &[S], stdin: &[u8]) -> String {
     let class = format!("org.apache.kafka.tools.{class}");
-    let output = toolchain.tool(&class).args(args).stdin(stdin).run().unwrap();
+    let output = toolchain.tool(&class).short_lived().args(args).stdin(stdin).run().unwrap();
     assert!(output.success(), "{class}: {}{}", output.stdout, output.stderr);
     // Where the producers' tools report records that were not acknowledged, and DumpLogSegments what is wrong.
     for bad in ["ERROR", "Exception", "ismatch", "out of order", "not found"] {

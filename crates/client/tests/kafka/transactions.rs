@@ -53,6 +53,7 @@ fn java_reads_what_java_commits(toolchain: &Toolchain, bootstrap: &str) {
     // Java compiles a source file that stands for a class.
     let output = toolchain
         .tool(PROGRAM)
+        .short_lived()
         .args(&[bootstrap, TOPIC, &partitions, &transactions])
         .run()
         .unwrap();
@@ -79,7 +80,7 @@ fn java_reads_what_java_commits(toolchain: &Toolchain, bootstrap: &str) {
 /// What a tool prints; it must end well.
 fn run(toolchain: &Toolchain, class: &str, args: &[&str]) -> String {
     let class = format!("org.apache.kafka.tools.{class}");
-    let output = toolchain.tool(&class).args(args).run().unwrap();
+    let output = toolchain.tool(&class).short_lived().args(args).run().unwrap();
     assert!(output.success(), "{class}: {}{}", output.stdout, output.stderr);
     for bad in ["ERROR", "Exception", "ismatch", "not found"] {
         assert!(!output.stderr.contains(bad), "{class}: {}", output.stderr);
