@@ -7,7 +7,7 @@ use curtail::ProducerConfig;
 use super::{
     Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    load::{Keys, Load, Placement},
+    load::{Keys, Load, Placement, rehearse},
     testbed::Needs,
 };
 use crate::perf::Result;
@@ -88,6 +88,7 @@ impl Experiment for ColdStart {
         };
         // The brokers' own first records are not the producer's business.
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
+        rehearse(&load, turn.setting)?;
         let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
         let (sent, ()) = load.run(|_| Ok(()))?;
         let mut sample = sent.sample();

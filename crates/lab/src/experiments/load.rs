@@ -12,7 +12,7 @@ use curtail::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::runtime::Runtime;
 
-use super::{Figure, Sample, Testbed};
+use super::{ClusterKind, Figure, Sample, Setting, Testbed};
 use crate::{
     cpu::CpuTime,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
@@ -247,6 +247,23 @@ pub(super) fn until_no_faster(mut run: impl FnMut() -> Result<Duration>) -> Resu
         }
     }
     Ok(())
+}
+
+/// How long one rehearsal of a run is.
+const REHEARSAL: Duration = Duration::from_secs(5);
+
+/// Apache Kafka: has the topic of a run written to until that gets no faster. The replicas of partitions that are
+/// seconds old are still being set up, and brokers that have just started compile while they serve.
+///
+/// # Errors
+/// As [`Load::run`].
+pub(super) fn rehearse(load: &Load, setting: &Setting) -> Result<()> {
+    if setting.cluster != ClusterKind::Apache {
+        return Ok(());
+    }
+    let records = (load.rate * REHEARSAL.as_secs_f64()) as u64;
+    let rehearsal = Load { records, warmup: 0, warm_up: true, earlier: true, ..load.clone() };
+    until_no_faster(|| Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
 }
 
 /// Gives brokers that have just started work that nobody measures, until they do it no faster any more: a Java virtual

@@ -15,7 +15,7 @@ use curtail::{ProducerConfig, TopicDescription};
 use super::{
     Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    load::{Keys, Load, Placement, nanos, sleep_until, with_properties, worst_ms},
+    load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
     testbed::Needs,
 };
@@ -162,6 +162,7 @@ impl Experiment for LostLeader {
             warm_up: true,
             earlier: false,
         };
+        rehearse(&load, turn.setting)?;
         let (sent, (struck, seen)) =
             load.run(|start| self.strike(testbed, &topic, victim, &plan, start))?;
         if self.0 == Fault::Killed {

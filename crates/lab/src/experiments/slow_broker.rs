@@ -8,7 +8,7 @@ use super::{
     Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
     Testbed, Turn,
     check::{Order, read_back},
-    load::{Keys, Load, Placement, with_properties},
+    load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
 };
 use crate::perf::{Error, Result};
@@ -130,6 +130,7 @@ impl Experiment for SlowBroker {
             warm_up: true,
             earlier: false,
         };
+        rehearse(&load, turn.setting)?;
         testbed.slow(SLOW, DELAY)?;
         let (sent, ()) = load.run(|_| Ok(()))?;
         testbed.slow(SLOW, Duration::ZERO)?;
