@@ -127,15 +127,38 @@ pub enum Error {
         /// Why.
         reason: Arc<str>,
     },
-    /// Fetched bytes are damaged.
-    #[error("{topic}-{partition} at offset {offset}: {reason}")]
+    /// A fetched batch is damaged, or decompresses to more than `curtail.decompressed.batch.max.bytes`. The consumer stays
+    /// where it is and reports it again in later polls, while it goes on with other partitions, until a
+    /// [`Consumer::seek`](crate::Consumer::seek) passes over the batch. What was in it is then lost to the application, which
+    /// is why nothing does so by itself.
+    ///
+    /// ```
+    /// # async fn example(consumer: &mut curtail::Consumer) -> curtail::Result<()> {
+    /// # use std::time::Duration;
+    /// use curtail::{Error, TopicPartition};
+    ///
+    /// match consumer.poll(Duration::from_secs(1)).await {
+    ///     Ok(records) => println!("{} records", records.len()),
+    ///     Err(Error::Corrupt { topic, partition, offset, next_offset: Some(next), reason }) => {
+    ///         eprintln!("{topic}-{partition}: skipping {offset}..{next}: {reason}");
+    ///         consumer.seek(&TopicPartition::new(topic, partition), next)?;
+    ///     }
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[error("{topic}-{partition} at offset {offset}: {reason}{}", .next_offset.map(|next| format!("; to pass over it, seek to offset {next}")).unwrap_or_default())]
     Corrupt {
         /// Topic.
         topic: Arc<str>,
         /// Partition.
         partition: i32,
-        /// Where the damaged batch begins.
+        /// Where the damaged batch begins; the position, where that cannot be told.
         offset: i64,
+        /// Where to go on behind it: where the next batch begins, if that one was fetched too, and otherwise what the
+        /// damaged one's header says, which may itself be the damage. `None` where there is neither.
+        next_offset: Option<i64>,
         /// What is wrong with it.
         reason: Arc<str>,
     },

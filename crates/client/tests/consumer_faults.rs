@@ -7,6 +7,7 @@ mod common;
 use std::{
     collections::BTreeMap,
     io::{Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -220,40 +221,105 @@ async fn a_topic_made_anew_is_read_from_its_beginning() {
 }
 
 #[tokio::test]
-async fn damage_on_disk_is_reported_and_can_be_passed() {
-    let name = "damage_on_disk_is_reported_and_can_be_passed";
-    let Some(backend) = Backend::apache(name, 1) else { return };
-    let topic = "damaged";
-    backend.create_topic(topic, 1, 1).await;
-    let producer = common::producer(&backend, &[("linger.ms", "0")]);
-    for n in 0..3 {
-        // One batch each.
-        send(&producer, topic, 1, n..n + 1).await;
-    }
-    let Backend::Apache(cluster) = &backend else { unreachable!("made above") };
-    cluster.terminate(0).unwrap();
-    let segment = cluster.data_dir(0).join("damaged-0/00000000000000000000.log");
-    flip_last_byte_of_second_batch(&segment);
-    cluster.restart(0).unwrap();
-
-    let mut consumer = earliest(&backend);
-    let at = TopicPartition::new(topic, 0);
-    consumer.assign([at.clone()]);
-    assert_eq!(consumer.poll(LIMIT).await.unwrap().len(), 1);
-    for _ in 0..2 {
-        let error = consumer.poll(LIMIT).await.unwrap_err();
-        let Error::Corrupt { topic: named, partition: 0, offset: 1, .. } = &error else {
-            panic!("{error}")
-        };
-        assert_eq!(&**named, topic);
-        assert_eq!(consumer.position(&at).await.unwrap(), 1, "the position stays");
-    }
-    consumer.seek(&at, 2).unwrap();
-    let records = consumer.poll(LIMIT).await.unwrap();
-    assert_eq!((records.len(), records[0].offset()), (1, 2));
+async fn damage_on_disk_is_reported_and_can_be_passed_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = curtail_cluster::Storage::Dir(directory.path().to_owned());
+    let backend = Backend::embedded_with(1, |config| config.storage = storage).await;
+    damage_on_disk_is_reported_and_can_be_passed(&backend, directory.path()).await;
 }
 
-fn flip_last_byte_of_second_batch(segment: &std::path::Path) {
+#[tokio::test]
+async fn damage_on_disk_is_reported_and_can_be_passed_apache() {
+    let name = "damage_on_disk_is_reported_and_can_be_passed_apache";
+    let Some(backend) = Backend::apache(name, 1) else { return };
+    let Backend::Apache(cluster) = &backend else { unreachable!("made above") };
+    damage_on_disk_is_reported_and_can_be_passed(&backend, cluster.data_dir(0)).await;
+}
+
+async fn damage_on_disk_is_reported_and_can_be_passed(backend: &Backend, data: &Path) {
+    let topic = "damaged";
+    backend.create_topic(topic, 2, 1).await;
+    let producer = common::producer(backend, &[("linger.ms", "0")]);
+    // One batch each. The embedded broker keeps the newest 1 MiB of a log in memory: the last two push the others out.
+    for size in [10, 10, 700_000, 700_000] {
+        let value = vec![b'x'; size];
+        for partition in 0..2 {
+            let record = Record::to(topic).partition(partition).value(&value);
+            producer.send(record).await.unwrap().await.unwrap();
+        }
+    }
+    flip_last_byte_of_second_batch(&segment_below(data, "damaged-0").expect("it has a log"));
+
+    let mut consumer = earliest(backend);
+    consumer.assign(all(topic, 2));
+    let mut read: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
+    let mut reports = 0;
+    let deadline = Instant::now() + LIMIT;
+    while reports < 3 || read.get(&1).is_none_or(|offsets| offsets.len() < 7) {
+        assert!(Instant::now() < deadline, "{reports} reports, read {read:?}");
+        let error = match consumer.poll(LIMIT).await {
+            Ok(records) => {
+                note(&mut read, &records);
+                continue;
+            }
+            Err(error) => error,
+        };
+        let next_offset = passing(&error, topic);
+        assert_eq!(next_offset, 2, "{error}");
+        let at = TopicPartition::new(topic, 0);
+        assert_eq!(consumer.position(&at).await.unwrap(), 1, "the position stays");
+        if reports < 3 {
+            // What comes elsewhere is read meanwhile.
+            let record = Record::to(topic).partition(1).value("meanwhile");
+            producer.send(record).await.unwrap().await.unwrap();
+        }
+        reports += 1;
+    }
+    assert_eq!(read[&0], [0]);
+
+    consumer.seek(&TopicPartition::new(topic, 0), 2).unwrap();
+    while read[&0].len() < 3 {
+        let records = consumer.poll(LIMIT).await.unwrap();
+        assert!(!records.is_empty(), "nothing after {read:?}");
+        note(&mut read, &records);
+    }
+    assert_eq!((&read[&0][..], &read[&1][..]), (&[0, 2, 3][..], &[0, 1, 2, 3, 4, 5, 6][..]));
+}
+
+fn note(read: &mut BTreeMap<i32, Vec<i64>>, records: &curtail::Records) {
+    for record in records {
+        read.entry(record.partition()).or_default().push(record.offset());
+    }
+}
+
+/// Where to go on behind the damage at offset 1 of partition 0.
+fn passing(error: &Error, topic: &str) -> i64 {
+    let Error::Corrupt { topic: named, partition: 0, offset: 1, next_offset: Some(next), .. } =
+        error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(&**named, topic);
+    assert!(error.to_string().contains("damaged-0 at offset 1"), "{error}");
+    *next
+}
+
+/// The first segment of a partition, wherever below a directory its log is.
+fn segment_below(directory: &Path, partition: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(directory).ok()?.flatten() {
+        let path = entry.path();
+        if path.file_name().is_some_and(|name| name == partition) {
+            return Some(path.join("00000000000000000000.log"));
+        }
+        let below = segment_below(&path, partition);
+        if below.is_some() {
+            return below;
+        }
+    }
+    None
+}
+
+fn flip_last_byte_of_second_batch(segment: &Path) {
     let mut file = std::fs::File::options()
         .read(true)
         .write(true)

@@ -145,8 +145,8 @@ impl Cursor {
                     }));
                 }
                 Some(Err(error)) => {
-                    let base = open.base_offset;
-                    return Err(self.damaged(base, &error));
+                    let (base, last) = (open.base_offset, open.last_offset);
+                    return Err(self.damaged(base, self.behind(base, last), &error));
                 }
                 None => {
                     self.next = self.next.max(open.last_offset + 1);
@@ -189,7 +189,10 @@ impl Cursor {
         loop {
             let batch = match self.batches.next() {
                 Some(Ok(batch)) => batch,
-                Some(Err(error)) => return Err(self.damaged(self.next, &error)),
+                Some(Err(error)) => {
+                    let behind = self.batches.offset_behind_next().filter(|&next| next > self.next);
+                    return Err(self.damaged(self.next, behind, &error));
+                }
                 None => return Ok(false),
             };
             let base = batch.header.base_offset;
@@ -201,7 +204,7 @@ impl Cursor {
             if last_offset == i64::MAX {
                 let delta = batch.header.last_offset_delta;
                 let error = RecordError::LastOffset { base_offset: base, delta };
-                return Err(self.damaged(self.next, &error));
+                return Err(self.damaged(self.next, self.behind(base, last_offset), &error));
             }
             match self.open_batch(&batch, decoding) {
                 Ok(Some(records)) => {
@@ -210,7 +213,13 @@ impl Cursor {
                     return Ok(true);
                 }
                 Ok(None) => self.next = last_offset + 1,
-                Err(error) => return Err(self.damaged(base, &error)),
+                Err(error) => {
+                    let behind = self.behind(base, last_offset);
+                    // The reader stands behind it, whatever a damaged header claims.
+                    if behind.is_none_or(|next| next > self.next) {
+                        return Err(self.damaged(base, behind, &error));
+                    }
+                }
             }
         }
     }
@@ -235,14 +244,34 @@ impl Cursor {
         batch.records(&decoding.limit).map(Some)
     }
 
-    fn damaged(&self, offset: i64, error: &RecordError) -> Error {
-        Error::Corrupt {
-            topic: self.at.topic.clone(),
-            partition: self.at.partition,
-            offset,
-            reason: error.to_string().into(),
-        }
+    /// Where to go on behind the damaged batch that was opened last: what its header says, but not beyond the batch that
+    /// follows, because the header may be what is damaged.
+    fn behind(&self, base: i64, last: i64) -> Option<i64> {
+        let mut rest = self.batches.clone();
+        let following = rest.next().and_then(Result::ok).map(|batch| batch.header.base_offset);
+        let following = following.filter(|&next| next > base);
+        last.checked_add(1).into_iter().chain(following).min()
     }
+
+    fn damaged(&self, offset: i64, next_offset: Option<i64>, error: &RecordError) -> Error {
+        corrupt(&self.at, offset, next_offset, error)
+    }
+}
+
+/// A batch that cannot be read.
+pub(super) fn corrupt(
+    at: &TopicPartition,
+    offset: i64,
+    next_offset: Option<i64>,
+    error: &RecordError,
+) -> Error {
+    let advice = match error {
+        RecordError::TooLarge { .. } => " (curtail.decompressed.batch.max.bytes)",
+        _ => "",
+    };
+    let reason = format!("{error}{advice}").into();
+    let (topic, partition) = (at.topic.clone(), at.partition);
+    Error::Corrupt { topic, partition, offset, next_offset, reason }
 }
 
 /// Which producers' records are those of an aborted transaction, at the batch being read.

@@ -21,7 +21,7 @@ use std::{
 };
 
 use curtail_net::Env;
-use curtail_proto::position::Reset;
+use curtail_proto::position::{Reset, Version};
 use curtail_wire::records::DecompressLimit;
 use parking_lot::Mutex;
 use tokio::{
@@ -61,10 +61,17 @@ pub struct Consumer {
     /// Being read; its position is ahead of what the lock protects.
     cursor: Option<Cursor>,
     /// Found after records that were given out first.
-    failure: Option<Error>,
+    failure: Option<Damage>,
     choice: Choice,
     /// The lock is never taken: it lets calls by shared reference be made from several threads.
     listener: Option<Mutex<Box<dyn RebalanceListener>>>,
+}
+
+/// Damage at a position. It counts as long as the position does.
+struct Damage {
+    at: TopicPartition,
+    version: Version,
+    error: Error,
 }
 
 /// Who says which partitions are read.
@@ -324,8 +331,9 @@ impl Consumer {
     ///
     /// # Errors
     /// What keeps a partition from being read, such as [`Error::Corrupt`] or [`Error::OffsetOutOfRange`]. Other
-    /// partitions are not affected and polling goes on; the position of the one affected stays where it is, until
-    /// a seek or until it can be read after all. Brokers that cannot be reached are no error here: the consumer
+    /// partitions are not affected and polling goes on; the position of the one affected stays where it is, and later
+    /// polls say so again, until a seek (for a damaged batch to its `next_offset`, as [`Error::Corrupt`] shows) or until it
+    /// can be read after all. Brokers that cannot be reached are no error here: the consumer
     /// keeps trying. A membership that has ended for good, such as because a newer consumer has the same
     /// `group.instance.id` ([`Error::is_fenced`]), is the error of every poll until the next subscription.
     ///
@@ -532,7 +540,8 @@ impl Consumer {
                 Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),
                 Err(error) => {
                     // What comes before the damage is given out first.
-                    self.failure = Some(self.damaged(error));
+                    self.failure =
+                        self.give_up_cursor().map(|(at, version)| Damage { at, version, error });
                     break;
                 }
             }
@@ -579,8 +588,8 @@ impl Consumer {
 
     /// Makes sure that there is a cursor. `false`: there is nothing, and the waker, if given, is kept.
     fn advance(&mut self, failures: bool, waker: Option<&Waker>) -> Result<bool> {
-        if failures && let Some(error) = self.failure.take() {
-            return Err(error);
+        if failures && let Some(damage) = self.failure.take() {
+            return Err(damage.error);
         }
         if self.cursor.is_some() {
             return Ok(true);
@@ -615,12 +624,14 @@ impl Consumer {
         }
     }
 
-    /// Has the rest of the cursor fetched again.
-    fn give_up_cursor(&mut self) {
+    /// Has the rest of the cursor fetched again, under the version returned.
+    fn give_up_cursor(&mut self) -> Option<(TopicPartition, Version)> {
         self.save_position();
-        let Some(cursor) = self.cursor.take() else { return };
+        let cursor = self.cursor.take()?;
         let mut state = self.shared.state.lock();
         self.shared.fetch_again(&mut state, &cursor.at);
+        let version = state.partitions.get(&cursor.at)?.position.version();
+        Some((cursor.at, version))
     }
 
     fn damaged(&mut self, error: Error) -> Error {
@@ -628,13 +639,15 @@ impl Consumer {
         error
     }
 
-    /// Drops the cursor if its partition has jumped or left.
+    /// Drops the cursor, and damage that was not told, if their partition has jumped or left.
     fn drop_stale_cursor(&mut self) {
         let state = self.shared.state.lock();
-        self.cursor.take_if(|cursor| {
-            let assigned = state.partitions.get(&cursor.at);
-            assigned.is_none_or(|assigned| assigned.position.version() != cursor.version)
-        });
+        let stale = |at: &TopicPartition, version: Version| {
+            let assigned = state.partitions.get(at);
+            assigned.is_none_or(|assigned| assigned.position.version() != version)
+        };
+        self.cursor.take_if(|cursor| stale(&cursor.at, cursor.version));
+        self.failure.take_if(|damage| stale(&damage.at, damage.version));
     }
 }
 

@@ -71,15 +71,17 @@ impl RecordBatch {
     ///
     /// # Errors
     /// [`Error::Corrupt`] where the batch's checksum is right and its content is not that of records; the batch
-    /// ends there.
+    /// ends there. The consumer has passed it: who wants it reported again seeks back to its offset.
     pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
-        let offset = self.records.batch_header().base_offset;
+        let header = self.records.batch_header();
+        let (offset, next_offset) = (header.base_offset, header.last_offset().checked_add(1));
         match self.records.next_ref()? {
             Ok(record) => Some(Ok(record)),
             Err(error) => Some(Err(Error::Corrupt {
                 topic: self.topic.clone(),
                 partition: self.partition,
                 offset,
+                next_offset,
                 reason: error.to_string().into(),
             })),
         }

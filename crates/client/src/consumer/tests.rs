@@ -128,11 +128,26 @@ fn damage_is_named_and_what_precedes_it_is_given_out() {
     let mut out = Vec::new();
     let error = first.fill(&mut out, 100, &decoding()).unwrap_err();
     assert_eq!((out.len(), first.next_offset()), (5, 5), "the position stays before the damage");
-    assert!(matches!(error, Error::Corrupt { offset: 5, partition: 0, .. }), "{error}");
+    let Error::Corrupt { offset: 5, partition: 0, next_offset: Some(10), .. } = error else {
+        panic!("{error}")
+    };
     // Who does not check sees what is there.
     let mut second = cursor(0, &parts, None);
     let trusting = Decoding { check_crcs: false, ..decoding() };
     assert!(!second.fill(&mut out, 100, &trusting).unwrap());
+}
+
+/// The last offset is in the header, which may be what is damaged: the next batch has to begin behind it.
+#[test]
+fn damage_ends_where_the_next_batch_begins() {
+    const AT_LAST_OFFSET_DELTA: usize = 23;
+    let mut damaged = batch(5, 5, Codec::None);
+    damaged[AT_LAST_OFFSET_DELTA] ^= 1;
+    let parts = [damaged, batch(10, 5, Codec::None)];
+    let error = cursor(5, &parts, None).next_record(&decoding()).unwrap_err();
+    let Error::Corrupt { offset: 5, next_offset: Some(10), .. } = error else { panic!("{error}") };
+    // A broker that believes the header gives the batch again to who goes on behind it.
+    assert_eq!(drain(&mut cursor(10, &parts, None)).unwrap(), (10..15).collect::<Vec<_>>());
 }
 
 #[test]

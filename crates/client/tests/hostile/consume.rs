@@ -1,5 +1,7 @@
 //! Brokers whose answers to Fetch and ListOffsets are wrong: what is delivered and what is told.
 
+use std::pin::Pin;
+
 use bytes::Bytes;
 use curtail::Codec;
 use curtail_wire::{
@@ -7,6 +9,7 @@ use curtail_wire::{
     compression::Compression,
     records::{self, BatchBuilder, ProducerStamp, RecordData},
 };
+use futures_core::Stream as _;
 
 use crate::{
     broker::{Act, Broker, batch},
@@ -71,6 +74,62 @@ fn damage_in_the_second_batch_comes_after_the_first() {
     });
 }
 
+/// Who has moved on is not told of damage elsewhere.
+#[test]
+fn damage_that_was_jumped_over_is_not_told() {
+    run(async {
+        let mut stored = batch(0, Codec::None, &[b"first"]);
+        stored.extend(batch(1, Codec::None, &[b"second"]));
+        *stored.last_mut().unwrap() ^= 1;
+        let (broker, mut consumer) = storing(stored).await;
+        broker.model.lock().stored_later = batch(2, Codec::None, &[b"third"]).into();
+        assert_eq!(poll(&mut consumer).await.unwrap(), [(0, b"first".to_vec())]);
+        consumer.seek(&partition(0), 2).unwrap();
+        assert_eq!(poll(&mut consumer).await.unwrap(), [(2, b"third".to_vec())]);
+    });
+}
+
+/// A stream says so again and again, as polls do, and goes on after a seek.
+#[test]
+fn a_stream_stays_at_damage_until_a_seek() {
+    async fn next(consumer: &mut Consumer) -> Result<i64, Error> {
+        let mut stream = consumer.stream();
+        let next = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx));
+        ends("stream", next).await.expect("it never ends").map(|record| record.offset())
+    }
+    run(async {
+        let mut stored = batch(0, Codec::None, &[b"first", b"second"]);
+        *stored.last_mut().unwrap() ^= 1;
+        let (broker, mut consumer) = storing(stored).await;
+        broker.model.lock().stored_later = batch(2, Codec::None, &[b"third"]).into();
+        for _ in 0..2 {
+            let error = next(&mut consumer).await.unwrap_err();
+            let Error::Corrupt { offset: 0, next_offset: Some(2), .. } = error else {
+                panic!("{error}")
+            };
+        }
+        consumer.seek(&partition(0), 2).unwrap();
+        assert_eq!(next(&mut consumer).await.unwrap(), 2);
+    });
+}
+
+/// Its length is enough to find the batch that follows.
+#[test]
+fn a_header_that_cannot_be_read_can_be_passed() {
+    run(async {
+        let mut stored = with_count(-1);
+        stored.extend(batch(2, Codec::None, &[b"third"]));
+        let (broker, mut consumer) = storing(stored).await;
+        let error = poll(&mut consumer).await.unwrap_err();
+        let Error::Corrupt { offset: 0, next_offset: Some(2), .. } = error else {
+            panic!("{error}")
+        };
+        broker.model.lock().stored_later = batch(2, Codec::None, &[b"third"]).into();
+        consumer.seek(&partition(0), 2).unwrap();
+        assert_eq!(poll(&mut consumer).await.unwrap(), [(2, b"third".to_vec())]);
+    });
+}
+
 /// A batch whose header says something else of its records, with a checksum that fits.
 fn with_count(count: i32) -> Vec<u8> {
     let mut batch = batch(0, Codec::None, &[b"first", b"second"]);
@@ -108,8 +167,20 @@ fn a_decompression_bomb_is_not_inflated() {
             consumer.assign([partition(0)]);
             let error = poll(&mut consumer).await.unwrap_err();
             check_error(&error);
-            assert!(matches!(error, Error::Corrupt { partition: 0, offset: 0, .. }), "{error}");
-            assert!(error.to_string().contains("1048576"), "{error}");
+            let at = (broker::TOPIC, 0);
+            let Error::Corrupt { topic, partition, offset: 0, next_offset: Some(1), .. } = &error
+            else {
+                panic!("{error}")
+            };
+            assert_eq!((&**topic, *partition), at);
+            let text = error.to_string();
+            assert!(text.contains("1048576"), "{error}");
+            assert!(text.contains("curtail.decompressed.batch.max.bytes"), "{error}");
+            // Who wants to goes on behind it.
+            broker.model.lock().stored_later = batch(1, codec, &[b"after"]).into();
+            ends("poll", consumer.poll(Duration::from_secs(2))).await.unwrap_err();
+            consumer.seek(&TopicPartition::new(at.0, at.1), 1).unwrap();
+            assert_eq!(poll(&mut consumer).await.unwrap(), [(1, b"after".to_vec())]);
         }
     });
 }

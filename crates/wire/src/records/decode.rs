@@ -6,7 +6,9 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::RecordError;
-use super::header::{AT_ATTRIBUTES, AT_MAGIC, BATCH_HEADER_LEN, BatchHeader, TimestampType};
+use super::header::{
+    AT_ATTRIBUTES, AT_LENGTH, AT_MAGIC, BATCH_HEADER_LEN, BatchHeader, LOG_OVERHEAD, TimestampType,
+};
 use crate::compression::{self, Codec, DecompressLimit};
 use crate::varint::{self, read_i32, read_i64};
 
@@ -36,6 +38,16 @@ impl Batches {
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.data.len()
+    }
+
+    /// Base offset of the batch behind the one that [`Iterator::next`] gives or fails at. That one is only asked for its
+    /// length, so that what cannot be read can be passed over; `None` where the other is not here.
+    #[must_use]
+    pub fn offset_behind_next(&self) -> Option<i64> {
+        let length: [u8; 4] = self.data.get(AT_LENGTH..)?.first_chunk().copied()?;
+        let size = LOG_OVERHEAD.checked_add(usize::try_from(i32::from_be_bytes(length)).ok()?)?;
+        let behind = BatchHeader::parse(self.data.get(size..)?).ok()?;
+        Some(behind.base_offset)
     }
 
     fn split_next(&mut self) -> Result<Option<Batch>, RecordError> {

@@ -292,10 +292,13 @@ impl Lane {
             let cursor = Cursor::new(at, from.version, from.offset, records, aborted, lease);
             state.push(cursor, self.shared.config.prefetch_bytes);
         } else if let Some(reason) = fetched.why_nothing(&partition.records) {
+            let behind = fetched.behind.filter(|&next| next > from.offset);
+            let (topic, partition) = (at.topic.clone(), at.partition);
             let error = Error::Corrupt {
-                topic: at.topic.clone(),
-                partition: at.partition,
+                topic,
+                partition,
                 offset: from.offset,
+                next_offset: behind,
                 reason: reason.into(),
             };
             state.fail(&at, error);
@@ -343,12 +346,15 @@ struct Fetched {
     whole: bool,
     /// Why no batch could be found after it, if the bytes are not batches.
     damage: Option<RecordError>,
+    /// Where the batch behind that damage begins, if it is here.
+    behind: Option<i64>,
 }
 
 impl Fetched {
     fn of(records: &Bytes, asked: i64) -> Self {
-        let mut fetched = Self { next: asked, epoch: -1, whole: false, damage: None };
-        for batch in batches(records.clone()) {
+        let mut fetched = Self { next: asked, epoch: -1, whole: false, damage: None, behind: None };
+        let mut rest = batches(records.clone());
+        while let Some(batch) = rest.next() {
             match batch {
                 Ok(batch) => {
                     fetched.whole = true;
@@ -357,6 +363,7 @@ impl Fetched {
                 }
                 Err(error) => {
                     fetched.damage = Some(error);
+                    fetched.behind = rest.offset_behind_next();
                     break;
                 }
             }
