@@ -81,8 +81,8 @@ pub use curtail_wire::{
 };
 pub use error::{ConfigError, Error, Result};
 pub use metrics::{
-    BrokerMetrics, ConsumerMetrics, Distribution, FetchMetrics, NamedMetric, PartitionLag,
-    ProducerMetrics,
+    BrokerMetrics, ConsumerMetrics, Distribution, FetchMetrics, GroupMetrics, NamedMetric,
+    PartitionLag, ProducerMetrics,
 };
 pub use producer::{
     ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,

@@ -65,6 +65,7 @@ fn threads_send_and_read_without_a_runtime_of_their_own() {
         *next += 1;
     }
     assert_eq!(next, [RECORDS; 4]);
+    assert_eq!(consumer.metrics().records_consumed_total, 4 * RECORDS as u64);
     consumer.close().expect("closed");
 }
 

@@ -102,6 +102,9 @@ macro_rules! cases {
     };
 }
 
+#[path = "groups/measured.rs"]
+mod measured;
+
 macro_rules! classic_cases {
     ($($case:ident),* $(,)?) => {
         cases! { embedded as embedded, Classic: $($case),* }

@@ -196,6 +196,22 @@ pub enum Standing {
     Outside,
 }
 
+/// How far a member is, for who measures it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Course {
+    /// It wants nothing.
+    #[default]
+    Outside,
+    /// On its way to an assignment.
+    Rebalancing,
+    /// On its way too, after its membership has ended: the application has still to hear of it.
+    Losing,
+    /// It reads what it was given.
+    Settled,
+    /// It can do nothing more.
+    Failed,
+}
+
 /// Why the member can do nothing more. `E` is the caller's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason<E> {
@@ -373,6 +389,23 @@ impl<E: Clone> Membership<E> {
     /// Whether the member reads what it was given and no rebalance is known to be under way.
     pub fn is_settled(&self) -> bool {
         matches!(self.phase, Phase::Settled) && !self.rejoin
+    }
+
+    /// How far the member is.
+    pub fn course(&self) -> Course {
+        match self.phase {
+            Phase::Out => Course::Outside,
+            Phase::Failed(..) => Course::Failed,
+            Phase::Yielding(Letting::Lost, _) => Course::Losing,
+            Phase::Settled if !self.rejoin => Course::Settled,
+            Phase::Settled
+            | Phase::Yielding(Letting::Revoked, _)
+            | Phase::Flushing { .. }
+            | Phase::Joining
+            | Phase::Assigning(..)
+            | Phase::Syncing(_)
+            | Phase::Offered(_) => Course::Rebalancing,
+        }
     }
 
     /// Under whom offsets can be committed now.

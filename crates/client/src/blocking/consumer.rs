@@ -11,8 +11,9 @@ use futures_core::Stream as _;
 
 use super::Runtime;
 use crate::{
-    ConsumerConfig, ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp,
-    PartitionInfo, RebalanceListener, RecordBatch, RecordStream, Records, Result, TopicPartition,
+    ConsumerConfig, ConsumerGroupMetadata, ConsumerMetrics, ConsumerRecord, OffsetAndMetadata,
+    OffsetAndTimestamp, PartitionInfo, RebalanceListener, RecordBatch, RecordStream, Records,
+    Result, TopicPartition,
 };
 
 /// [`crate::Consumer`] for plain threads. It fetches ahead between the calls.
@@ -99,6 +100,11 @@ impl Consumer {
     /// As [`crate::Consumer::group_metadata`].
     pub fn group_metadata(&self) -> Option<ConsumerGroupMetadata> {
         self.inner.group_metadata()
+    }
+
+    /// As [`crate::Consumer::metrics`].
+    pub fn metrics(&self) -> ConsumerMetrics {
+        self.inner.metrics()
     }
 
     /// As [`crate::Consumer::commit_sync`].

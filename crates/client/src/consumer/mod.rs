@@ -315,6 +315,7 @@ impl Consumer {
             records_consumed_total: stats.records.get() + not_counted,
             bytes_consumed_total: stats.bytes.get(),
             brokers: stats.snapshot(),
+            group: self.shared.group.as_ref().map(|group| group.stats.snapshot(taken)),
             partitions: held.into_iter().map(partition).collect(),
         }
     }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Distribution, NamedMetric,
+    Distribution, GroupMetrics, NamedMetric,
     histogram::Histogram,
     named::{Group, NANOS_IN_MS},
     stats::{Counter, nanos},
@@ -29,6 +29,8 @@ pub struct ConsumerMetrics {
     pub bytes_consumed_total: u64,
     /// By broker id. A broker is here from its first answer on.
     pub brokers: BTreeMap<i32, FetchMetrics>,
+    /// What concerns the group; `None` without a `group.id`.
+    pub group: Option<GroupMetrics>,
     /// What is assigned, as it is now.
     pub partitions: BTreeMap<TopicPartition, PartitionLag>,
 }
@@ -94,6 +96,9 @@ impl ConsumerMetrics {
             less(&mut broker.fetch_beside_session_total, before.fetch_beside_session_total);
             less(&mut broker.session_open_total, before.session_open_total);
         }
+        if let (Some(group), Some(before)) = (&mut difference.group, &earlier.group) {
+            group.subtract(before);
+        }
         difference
     }
 
@@ -104,7 +109,8 @@ impl ConsumerMetrics {
     }
 
     /// Every metric under its Kafka name: `consumer-fetch-manager-metrics`, for the consumer as a whole and, with tags
-    /// `topic` and `partition`, for each partition; `consumer-node-metrics`, with a tag `node-id`, for each broker.
+    /// `topic` and `partition`, for each partition; `consumer-coordinator-metrics` for its group; `consumer-node-metrics`,
+    /// with a tag `node-id`, for each broker.
     #[must_use]
     pub fn named(&self) -> Vec<NamedMetric> {
         let client = ("client-id", self.client_id.clone());
@@ -123,6 +129,11 @@ impl ConsumerMetrics {
         let buffered: usize = self.partitions.values().map(|p| p.buffered_bytes).sum();
         whole.put("buffered-bytes", buffered as f64);
         let mut named = whole.out;
+        if let Some(metrics) = &self.group {
+            let mut coordinator = group(COORDINATOR, vec![client.clone()]);
+            metrics.list(&mut coordinator, self.partitions.len());
+            named.append(&mut coordinator.out);
+        }
         for (at, partition) in &self.partitions {
             let topic = ("topic", at.topic.to_string());
             let tags = vec![client.clone(), topic, ("partition", at.partition.to_string())];
@@ -143,6 +154,7 @@ impl ConsumerMetrics {
 }
 
 const WHOLE: &str = "consumer-fetch-manager-metrics";
+const COORDINATOR: &str = "consumer-coordinator-metrics";
 const NODE: &str = "consumer-node-metrics";
 
 impl FetchMetrics {

@@ -5,6 +5,7 @@
 //! [`ProducerMetrics::named`] lists the same under Kafka's own names.
 
 mod consumer;
+mod group;
 mod histogram;
 mod named;
 mod stats;
@@ -17,11 +18,14 @@ use tokio::time::Instant;
 
 pub use self::{
     consumer::{ConsumerMetrics, FetchMetrics, PartitionLag},
+    group::GroupMetrics,
     histogram::Distribution,
     named::NamedMetric,
 };
 pub(crate) use self::{
     consumer::{ConsumerStats, FetchStats},
+    group::GroupStats,
+    histogram::Histogram,
     stats::{BrokerStats, ProducerStats},
 };
 

@@ -67,6 +67,14 @@ impl Group {
         self.put(format!("{name}-total"), total as f64);
     }
 
+    /// As [`Self::rate`], of what is too rare to be counted by the second.
+    pub(super) fn rate_per_hour(&mut self, name: &str, total: u64) {
+        let hours = self.seconds / 3600.0;
+        let rate = if hours > 0.0 { total as f64 / hours } else { 0.0 };
+        self.put(format!("{name}-rate-per-hour"), rate);
+        self.put(format!("{name}-total"), total as f64);
+    }
+
     pub(super) fn figures(&mut self, name: &str, of: &Distribution, unit: f64) {
         self.put(format!("{name}-avg"), of.mean() / unit);
         self.put(format!("{name}-max"), of.max() as f64 / unit);

@@ -24,7 +24,7 @@ use tokio::{
 use super::{Group, committed::ask_coordinator, key, requests::text};
 use crate::{
     Error, GroupProtocol, OffsetAndMetadata, Result, TopicPartition, conn::Connection,
-    consumer::shared::Shared,
+    consumer::shared::Shared, metrics::GroupStats,
 };
 
 /// Version 10 names topics by id.
@@ -217,8 +217,13 @@ impl Committer {
                     Err(_) => return Err(self.too_late(last)),
                 },
             };
+            let asked = Instant::now();
             let attempt = self.attempt(commit, identity.as_ref());
-            let error = match timeout_at(commit.deadline, attempt).await {
+            let attempt = timeout_at(commit.deadline, attempt).await;
+            if let Ok(Ok(()) | Err(Error::Broker { .. })) = attempt {
+                GroupStats::took(&self.group.stats.commits, asked);
+            }
+            let error = match attempt {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => error,
                 Err(_) => return Err(self.too_late(last)),

@@ -22,6 +22,7 @@ use crate::{
     conn::Connection,
     consumer::shared::Shared,
     coordinator::{Coordinated, find},
+    metrics::{GroupStats, Histogram},
 };
 
 /// Runs until it is aborted, with the consumer.
@@ -69,32 +70,40 @@ impl Driver {
             Step::Find => self.find().await,
             Step::Assign(assignor, members) => self.assign(assignor, &members).await,
             Step::Join(node, join) => {
+                let asked = Instant::now();
                 let reply = self.ask(&node, async |connection, who| {
                     requests::join(connection, who, &join).await
                 });
                 let reply = reply.await;
+                answered(&self.group.stats.joins, asked, &reply);
                 self.report(|machine, now, unit| machine.joined(reply, now, unit));
             }
             Step::Sync(node, sync) => {
+                let asked = Instant::now();
                 let reply = self.ask(&node, async |connection, who| {
                     requests::sync(connection, who, &sync).await
                 });
                 let reply = reply.await;
+                answered(&self.group.stats.syncs, asked, &reply);
                 self.report(|machine, now, unit| machine.synced(reply, now, unit));
             }
             Step::Heartbeat(node, identity) => {
+                let asked = self.group.stats.beat();
                 let reply = self.ask(&node, async |connection, who| {
                     requests::heartbeat(connection, who, &identity).await
                 });
                 let reply = reply.await;
+                answered(&self.group.stats.heartbeats, asked, &reply);
                 self.report(|machine, now, unit| machine.beaten(reply, now, unit));
             }
             Step::GroupHeartbeat(node, heartbeat) => {
                 self.want_topics(&heartbeat);
+                let asked = self.group.stats.beat();
                 let reply = self.ask(&node, async |connection, who| {
                     requests::group_heartbeat(connection, who, heartbeat).await
                 });
                 let reply = reply.await;
+                answered(&self.group.stats.heartbeats, asked, &reply);
                 self.report(|machine, now, unit| machine.group_beaten(reply, now, unit));
             }
             Step::Resolve(ids, until) => self.resolve(&ids, Instant::from_std(until)).await,
@@ -331,6 +340,13 @@ impl Driver {
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &pattern)) {
             self.group.change(|machine, now| machine.subscribe(topics, now));
         }
+    }
+}
+
+/// Notes how long the coordinator took, if it has answered.
+fn answered<T>(histogram: &Histogram, asked: Instant, reply: &Result<T, Trouble<Error>>) {
+    if !matches!(reply, Err(Trouble::Lost(_))) {
+        GroupStats::took(histogram, asked);
     }
 }
 

@@ -11,6 +11,7 @@ use curtail_proto::{
     position::Version,
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{
     Group, PendingCommit, Rebalance, RebalanceListener,
@@ -20,6 +21,7 @@ use super::{
 use crate::{
     ConsumerGroupMetadata, Error, GroupProtocol, OffsetAndMetadata, Result, TopicPartition,
     consumer::{Choice, Consumer},
+    metrics::GroupStats,
 };
 
 /// How partitions go.
@@ -295,10 +297,16 @@ impl Consumer {
             return;
         }
         self.save_position();
+        let begun = Instant::now();
         let mut chosen = self.tell(|listener, rebalance| match going {
             Going::Revoked => listener.on_partitions_revoked(rebalance, &partitions),
             Going::Lost => listener.on_partitions_lost(rebalance, &partitions),
         });
+        let heard = match going {
+            Going::Revoked => &group.stats.revoked,
+            Going::Lost => &group.stats.lost,
+        };
+        GroupStats::took(heard, begun);
         let going_now: BTreeSet<TopicPartition> = partitions.into_iter().collect();
         let identity = group.identity();
         if let (Going::Revoked, Some(identity)) = (going, identity) {
@@ -321,9 +329,11 @@ impl Consumer {
     fn take_over(&mut self, group: &Arc<Group>, keys: Vec<Key>) {
         let partitions: Vec<TopicPartition> = keys.into_iter().map(partition).collect();
         let awaited: Vec<(TopicPartition, Version)> = self.shared.add_partitions(&partitions);
+        let begun = Instant::now();
         drop(self.tell(|listener, rebalance| {
             listener.on_partitions_assigned(rebalance, &partitions);
         }));
+        GroupStats::took(&group.stats.assigned, begun);
         // Those to which the listener has jumped are no longer awaited.
         committed::place(&self.shared, group, awaited);
     }

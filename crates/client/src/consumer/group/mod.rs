@@ -45,6 +45,7 @@ use crate::{
     conn::Connection,
     coordinator::{self, Coordinated},
     error::one_line,
+    metrics::GroupStats,
 };
 
 /// Which topics a subscription by pattern means.
@@ -55,7 +56,7 @@ pub(super) struct Group {
     id: Arc<str>,
     instance: Option<Arc<str>>,
     protocol: GroupProtocol,
-    /// Innermost: nothing else is locked while it is held.
+    /// Innermost: nothing else is locked while it is held, but for a moment the times in `stats`.
     machine: Mutex<Membership<Error>>,
     pattern: Mutex<Option<Pattern>>,
     /// Wakes the driver.
@@ -69,6 +70,8 @@ pub(super) struct Group {
     /// The application has polled since the driver last looked.
     touched: AtomicBool,
     commits: commits::Queue,
+    /// What it measures; its lock is taken within the machine's.
+    pub(super) stats: GroupStats,
     /// A connection for look-ups, while none uses it.
     idle: Mutex<Option<(i32, Connection)>>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -100,6 +103,7 @@ impl Group {
             commit_due: AtomicBool::new(false),
             touched: AtomicBool::new(false),
             commits: commits::Queue::default(),
+            stats: GroupStats::default(),
             idle: Mutex::default(),
             tasks: Mutex::default(),
         }))
@@ -136,8 +140,11 @@ impl Group {
 
     /// Changes the machine, and lets everybody know.
     fn change<T>(&self, change: impl FnOnce(&mut Membership<Error>, std::time::Instant) -> T) -> T {
-        let now = Instant::now().into_std();
-        let result = change(&mut self.machine.lock(), now);
+        let now = Instant::now();
+        let mut machine = self.machine.lock();
+        let result = change(&mut machine, now.into_std());
+        self.stats.is_at(machine.course(), now);
+        drop(machine);
         self.changed.send_replace(());
         self.wake.notify_one();
         result
