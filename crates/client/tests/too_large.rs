@@ -3,8 +3,13 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
+
 use common::{Backend, producer, read_all};
-use curtail::{Delivery, Error, ErrorCode, ProducerConfig, Record, TransactionalProducer};
+use curtail::{
+    Delivery, Error, ErrorCode, Producer, ProducerConfig, ProducerInterceptor, Record,
+    RecordMetadata, TransactionalProducer,
+};
 
 /// `max.message.bytes` of the topics.
 const LIMIT: usize = 20_000;
@@ -30,6 +35,58 @@ async fn batches_that_are_too_large_are_split(backend: Backend) {
     without_idempotence(&backend).await;
     a_record_that_is_too_large_alone_fails_alone(&backend).await;
     in_a_transaction(&backend).await;
+}
+
+/// A record's timestamp and offset, or why it was not written.
+type Note = Result<(i64, Option<i64>), String>;
+
+/// What became of each record, in the order of the telling.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Note>>>);
+
+impl ProducerInterceptor for Notes {
+    fn on_acknowledgement(&self, topic: &str, outcome: Result<&RecordMetadata, &Error>) {
+        assert_eq!(topic, "intercepted");
+        let outcome = outcome.map(|written| (written.timestamp, written.offset));
+        self.0.lock().expect("notes").push(outcome.map_err(ToString::to_string));
+    }
+}
+
+/// The parts of a batch are told one after the other, each record once and with what became of it.
+#[tokio::test]
+async fn interceptors_hear_of_each_record_of_a_batch_that_was_split() {
+    const TOO_LARGE: i64 = 30;
+    let backend = Backend::embedded(1).await;
+    create(&backend, "intercepted").await;
+    let notes = Notes::default();
+    let mut config = ProducerConfig::new(backend.bootstrap()).interceptor(notes.clone());
+    for (name, value) in [("batch.size", "100000"), ("linger.ms", "60000")] {
+        config.set(name, value).expect("a known property");
+    }
+    let producer = Producer::new(config).expect("usable");
+    let mut deliveries = Vec::new();
+    for number in 0..50 {
+        let size = if number == TOO_LARGE { 30_000 } else { 1000 };
+        let value = value(number as u32, size);
+        let record = Record::to("intercepted").value(&value).timestamp(1000 + number);
+        deliveries.push(producer.send(record).await.expect("sent"));
+    }
+    producer.flush().await.expect("flushed");
+    assert!(producer.metrics().all_brokers().batch_split_total > 0);
+    let told = std::mem::take(&mut *notes.0.lock().expect("notes"));
+    let (failed, written): (Vec<_>, Vec<_>) = told.into_iter().partition(Result::is_err);
+    let written: Vec<_> = written.into_iter().map(|outcome| outcome.expect("written")).collect();
+    let numbers = (0..50).filter(|number| *number != TOO_LARGE);
+    let expected: Vec<_> = numbers.zip(0..).map(|(n, at)| (1000 + n, Some(at))).collect();
+    assert_eq!(written, expected, "in the order of the log, each with its own timestamp");
+    let error = deliveries.remove(TOO_LARGE as usize).await.expect_err("too large");
+    assert_eq!(failed, [Err(error.to_string())]);
+    for (delivery, (timestamp, offset)) in deliveries.into_iter().zip(written) {
+        let own = delivery.await.expect("written");
+        assert_eq!((own.timestamp, own.offset), (timestamp, offset));
+    }
+    producer.close().await.expect("closed");
+    assert!(notes.0.lock().expect("notes").is_empty(), "nothing is told twice");
 }
 
 async fn create(backend: &Backend, topic: &str) {
