@@ -9,22 +9,18 @@ use bytes::Bytes;
 use curtail_cluster::{Cluster, ClusterConfig, Storage};
 use curtail_wire::{
     ErrorCode,
-    cold::{
-        StrBytes,
-        messages::{
-            ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest,
-            ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, DescribeGroupsRequest,
-            FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
-            ListGroupsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
-            TopicName,
-            consumer_group_describe_response::DescribedGroup,
-            consumer_group_heartbeat_request::TopicPartitions,
-            join_group_request::JoinGroupRequestProtocol,
-            leave_group_request::MemberIdentity,
-            offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
-            offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic},
-            offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics},
-        },
+    cold::messages::{
+        ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, DescribeGroupsRequest, GroupId,
+        HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
+        OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+        consumer_group_describe_response::DescribedGroup,
+        consumer_group_heartbeat_request::TopicPartitions,
+        join_group_request::JoinGroupRequestProtocol,
+        leave_group_request::MemberIdentity,
+        offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
+        offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic},
+        offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics},
     },
 };
 use support::{

@@ -9,10 +9,9 @@ use curtail_wire::{
     cold::{
         StrBytes,
         messages::{
-            DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, GroupId,
-            HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-            ListGroupsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
-            SyncGroupRequest, TopicName,
+            DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, HeartbeatRequest,
+            JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ListGroupsRequest,
+            OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest,
             join_group_request::JoinGroupRequestProtocol,
             leave_group_request::MemberIdentity,
             offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
