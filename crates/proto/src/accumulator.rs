@@ -22,17 +22,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use curtail_wire::{
     compression::Compression,
-    records::{BatchBuilder, ProducerStamp, RecordData, mark_transactional, stamp},
+    records::{BatchBuilder, ProducerStamp, RecordData},
 };
 
+mod numbering;
 mod split;
 #[cfg(test)]
 mod tests;
 
-pub use split::{Parts, Share};
+use self::numbering::{Gap, Numbering};
+pub use self::split::{Parts, Share};
 
 /// How batches are formed.
 #[derive(Clone, Debug)]
@@ -222,38 +224,6 @@ struct Work<C> {
     /// What a batch may hold in bytes, before compression, since a larger one was refused. Forgotten at rest: to learn it
     /// again costs one refusal.
     largest: usize,
-}
-
-/// Where the partition's sequence stands.
-#[derive(Clone, Copy, Debug)]
-struct Numbering {
-    id: i64,
-    epoch: i16,
-    next_sequence: i32,
-    gap: Gap,
-    /// A batch has been written under the producer's id.
-    established: bool,
-}
-
-impl Numbering {
-    fn new(identity: ProducerIdentity) -> Self {
-        let ProducerIdentity { id, epoch } = identity;
-        Self { id, epoch, next_sequence: 0, gap: Gap::None, established: false }
-    }
-
-    fn identity(&self) -> ProducerIdentity {
-        ProducerIdentity { id: self.id, epoch: self.epoch }
-    }
-}
-
-/// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gap {
-    None,
-    /// The lost batch is certainly not in the log, and so nothing behind it is either.
-    NotWritten,
-    /// Nobody knows whether the lost batch is in the log, and what is behind it may be.
-    Unknown,
 }
 
 impl<C> Default for PartitionQueue<C> {
@@ -518,40 +488,6 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
-    fn number(&mut self, batch: &mut Batch<C>, idempotence: Idempotence) {
-        if batch.stamp.is_some() {
-            return;
-        }
-        let new = match idempotence {
-            Idempotence::As(identity) | Idempotence::Transaction(identity) => {
-                let anew = Numbering::new(identity);
-                let numbering = self.numbering.get_or_insert(anew);
-                let is_transactional = matches!(idempotence, Idempotence::Transaction(_));
-                if is_transactional && numbering.identity() != identity {
-                    *numbering = Numbering { established: numbering.established, ..anew };
-                }
-                let base_sequence = numbering.next_sequence;
-                numbering.next_sequence = sequence_after(base_sequence, batch.records);
-                ProducerStamp {
-                    producer_id: numbering.id,
-                    producer_epoch: numbering.epoch,
-                    base_sequence,
-                }
-            }
-            Idempotence::Off | Idempotence::Pending => ProducerStamp::NONE,
-        };
-        // A buffer that a socket still holds is copied, never changed under it (compare CVE-2026-35554).
-        let payload = std::mem::take(&mut batch.payload);
-        let mut bytes = payload.try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
-        if matches!(idempotence, Idempotence::Transaction(_)) {
-            mark_transactional(&mut bytes);
-        }
-        stamp(&mut bytes, new);
-        batch.payload = bytes.freeze();
-        batch.stamp = Some(new);
-    }
-
     /// The outcome of a batch in flight: it is in the log.
     pub fn written(&mut self, batch: &Batch<C>) {
         let Some(work) = &mut self.work else { return };
@@ -741,64 +677,8 @@ impl<C> PartitionQueue<C> {
         }
         unsent
     }
-
-    /// Whether the broker may have nothing of this producer in this partition. It then takes whatever sequence comes
-    /// first, and if that is the second batch, because the first was refused, the first can never be written. So
-    /// one batch goes alone until it is written.
-    fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
-        match idempotence {
-            Idempotence::Off | Idempotence::Pending => false,
-            Idempotence::As(_) => self.numbering.is_none_or(|n| !n.established),
-            // A new epoch is known to the broker as soon as the id is; a new id is not.
-            Idempotence::Transaction(identity) => {
-                self.numbering.is_none_or(|n| !n.established || n.id != identity.id)
-            }
-        }
-    }
-
-    /// Whether a sequence was lost under this identity, so that what follows it can never be written.
-    fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
-        self.numbering.is_some_and(|n| n.identity() == identity && n.gap != Gap::None)
-    }
-
-    /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.
-    fn waits_for_next_epoch(&self) -> bool {
-        self.numbering.is_some_and(|numbering| numbering.gap == Gap::NotWritten)
-            && self.work.as_ref().is_some_and(|work| {
-                work.again.front().is_none_or(|batch| batch.order > work.gap_at)
-            })
-    }
-
-    /// After a lost sequence and with nothing in flight, numbers start over in the next epoch. For a producer
-    /// without a transactional id the client bumps the epoch itself (KIP-360), and brokers keep the state of each
-    /// partition apart, so this concerns the partition alone.
-    ///
-    /// What was sent before the lost batch may be in the log: it is sent again under the old epoch first, which tells.
-    fn begin_next_epoch(&mut self) {
-        let (Some(numbering), Some(work)) = (&mut self.numbering, &mut self.work) else { return };
-        let gap_at = work.gap_at;
-        let precedes = |batch: &Batch<C>| batch.order < gap_at;
-        if numbering.gap == Gap::None
-            || !work.in_flight.is_empty()
-            || work.again.front().is_some_and(precedes)
-        {
-            return;
-        }
-        numbering.gap = Gap::None;
-        numbering.next_sequence = 0;
-        numbering.epoch = numbering.epoch.wrapping_add(1) & i16::MAX;
-        for batch in &mut work.again {
-            batch.stamp = None;
-            batch.outcome_unknown = false;
-        }
-    }
 }
 
 fn due(created: Instant, policy: &BatchPolicy) -> Readiness {
     if policy.linger.is_zero() { Readiness::Now } else { Readiness::At(created + policy.linger) }
-}
-
-/// Sequences wrap from `i32::MAX` to 0.
-fn sequence_after(base: i32, records: u32) -> i32 {
-    ((i64::from(base) + i64::from(records)) % (i64::from(i32::MAX) + 1)) as i32
 }

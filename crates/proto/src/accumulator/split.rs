@@ -6,7 +6,7 @@ use curtail_wire::records::{
     mark_transactional, stamp,
 };
 
-use super::{Batch, BatchPolicy, Order, PartitionQueue, sequence_after};
+use super::{Batch, BatchPolicy, Order, PartitionQueue, numbering::sequence_after};
 
 #[cfg(test)]
 mod tests;

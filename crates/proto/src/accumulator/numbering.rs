@@ -1,0 +1,130 @@
+//! Sequences and epochs: the place of each batch in them, and how a partition goes on after one that was lost.
+
+use bytes::BytesMut;
+use curtail_wire::records::{ProducerStamp, mark_transactional, stamp};
+
+use super::{Batch, Idempotence, PartitionQueue, ProducerIdentity};
+
+/// Where the partition's sequence stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbering {
+    pub(super) id: i64,
+    pub(super) epoch: i16,
+    pub(super) next_sequence: i32,
+    pub(super) gap: Gap,
+    /// A batch has been written under the producer's id.
+    pub(super) established: bool,
+}
+
+impl Numbering {
+    pub(super) fn new(identity: ProducerIdentity) -> Self {
+        let ProducerIdentity { id, epoch } = identity;
+        Self { id, epoch, next_sequence: 0, gap: Gap::None, established: false }
+    }
+
+    pub(super) fn identity(&self) -> ProducerIdentity {
+        ProducerIdentity { id: self.id, epoch: self.epoch }
+    }
+}
+
+/// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    None,
+    /// The lost batch is certainly not in the log, and so nothing behind it is either.
+    NotWritten,
+    /// Nobody knows whether the lost batch is in the log, and what is behind it may be.
+    Unknown,
+}
+
+impl<C> PartitionQueue<C> {
+    /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
+    pub(super) fn number(&mut self, batch: &mut Batch<C>, idempotence: Idempotence) {
+        if batch.stamp.is_some() {
+            return;
+        }
+        let new = match idempotence {
+            Idempotence::As(identity) | Idempotence::Transaction(identity) => {
+                let anew = Numbering::new(identity);
+                let numbering = self.numbering.get_or_insert(anew);
+                let is_transactional = matches!(idempotence, Idempotence::Transaction(_));
+                if is_transactional && numbering.identity() != identity {
+                    *numbering = Numbering { established: numbering.established, ..anew };
+                }
+                let base_sequence = numbering.next_sequence;
+                numbering.next_sequence = sequence_after(base_sequence, batch.records);
+                ProducerStamp {
+                    producer_id: numbering.id,
+                    producer_epoch: numbering.epoch,
+                    base_sequence,
+                }
+            }
+            Idempotence::Off | Idempotence::Pending => ProducerStamp::NONE,
+        };
+        // A buffer that a socket still holds is copied, never changed under it (compare CVE-2026-35554).
+        let payload = std::mem::take(&mut batch.payload);
+        let mut bytes = payload.try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
+        if matches!(idempotence, Idempotence::Transaction(_)) {
+            mark_transactional(&mut bytes);
+        }
+        stamp(&mut bytes, new);
+        batch.payload = bytes.freeze();
+        batch.stamp = Some(new);
+    }
+
+    /// Whether the broker may have nothing of this producer in this partition. It then takes whatever sequence comes
+    /// first, and if that is the second batch, because the first was refused, the first can never be written. So
+    /// one batch goes alone until it is written.
+    pub(super) fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
+        match idempotence {
+            Idempotence::Off | Idempotence::Pending => false,
+            Idempotence::As(_) => self.numbering.is_none_or(|n| !n.established),
+            // A new epoch is known to the broker as soon as the id is; a new id is not.
+            Idempotence::Transaction(identity) => {
+                self.numbering.is_none_or(|n| !n.established || n.id != identity.id)
+            }
+        }
+    }
+
+    /// Whether a sequence was lost under this identity, so that what follows it can never be written.
+    pub(super) fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
+        self.numbering.is_some_and(|n| n.identity() == identity && n.gap != Gap::None)
+    }
+
+    /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.
+    pub(super) fn waits_for_next_epoch(&self) -> bool {
+        self.numbering.is_some_and(|numbering| numbering.gap == Gap::NotWritten)
+            && self.work.as_ref().is_some_and(|work| {
+                work.again.front().is_none_or(|batch| batch.order > work.gap_at)
+            })
+    }
+
+    /// After a lost sequence and with nothing in flight, numbers start over in the next epoch. For a producer
+    /// without a transactional id the client bumps the epoch itself (KIP-360), and brokers keep the state of each
+    /// partition apart, so this concerns the partition alone.
+    ///
+    /// What was sent before the lost batch may be in the log: it is sent again under the old epoch first, which tells.
+    pub(super) fn begin_next_epoch(&mut self) {
+        let (Some(numbering), Some(work)) = (&mut self.numbering, &mut self.work) else { return };
+        let gap_at = work.gap_at;
+        let precedes = |batch: &Batch<C>| batch.order < gap_at;
+        if numbering.gap == Gap::None
+            || !work.in_flight.is_empty()
+            || work.again.front().is_some_and(precedes)
+        {
+            return;
+        }
+        numbering.gap = Gap::None;
+        numbering.next_sequence = 0;
+        numbering.epoch = numbering.epoch.wrapping_add(1) & i16::MAX;
+        for batch in &mut work.again {
+            batch.stamp = None;
+            batch.outcome_unknown = false;
+        }
+    }
+}
+
+/// Sequences wrap from `i32::MAX` to 0.
+pub(super) fn sequence_after(base: i32, records: u32) -> i32 {
+    ((i64::from(base) + i64::from(records)) % (i64::from(i32::MAX) + 1)) as i32
+}
