@@ -6,18 +6,25 @@
 //! - The high watermark never goes back while the replica leads.
 //! - Whoever waits is registered under the same lock under which the condition was last checked.
 
+mod following;
+mod reading;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    fetch::{AbortedTransaction, EpochEndOffset, IsolationLevel},
+    fetch::IsolationLevel,
     produce::LeaderIdAndEpoch,
-    records::{ProducerStamp, batches, stamp},
+    records::{ProducerStamp, stamp},
 };
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+pub(crate) use self::{
+    following::FollowerPosition,
+    reading::{OffsetSpec, ReadBy, ReadSpec},
+};
 use super::{
     progress::Progress,
     purgatory::{AckWaits, FetchWaits, Reader, Wait},
@@ -113,65 +120,6 @@ pub(crate) enum Ack {
     Done,
     /// It will not be.
     Failed(NotServed),
-}
-
-/// What a reader asks of a partition.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadSpec {
-    pub(crate) current_leader_epoch: i32,
-    pub(crate) fetch_offset: i64,
-    pub(crate) last_fetched_epoch: i32,
-    pub(crate) max_bytes: usize,
-    /// Return the first batch even if it is larger than `max_bytes`.
-    pub(crate) at_least_one: bool,
-    /// Followers read everything.
-    pub(crate) isolation: IsolationLevel,
-}
-
-/// Who reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReadBy {
-    Consumer {
-        /// Whether a follower may serve it (KIP-392).
-        anywhere: bool,
-    },
-    Follower {
-        id: i32,
-        broker_epoch: Option<i64>,
-        /// The request has just come: what it says of the follower is true now. Later looks of a long poll
-        /// say nothing, as the follower may have lost its end meanwhile.
-        arrived: bool,
-    },
-}
-
-/// What a reader gets.
-#[derive(Clone, Debug)]
-pub(crate) struct Slice {
-    pub(crate) records: Bytes,
-    pub(crate) high_watermark: i64,
-    pub(crate) last_stable: i64,
-    pub(crate) log_start: i64,
-    pub(crate) diverging: Option<EpochEndOffset>,
-    /// For readers of committed records: the transactions whose records they must skip.
-    pub(crate) aborted: Option<Vec<AbortedTransaction>>,
-}
-
-/// Where a follower goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FollowerPosition {
-    pub(crate) leader_epoch: i32,
-    pub(crate) fetch_offset: i64,
-    pub(crate) last_fetched_epoch: i32,
-    pub(crate) log_start: i64,
-}
-
-/// What ListOffsets asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OffsetSpec {
-    Earliest,
-    Latest,
-    MaxTimestamp,
-    Timestamp(i64),
 }
 
 impl Partition {
@@ -399,24 +347,6 @@ impl Partition {
         Ok(taken)
     }
 
-    /// Reads as the leader of this epoch and no other, committed or not, from `offset` or the start of the log; tells
-    /// where the records begin. None are left at the end of the log.
-    pub(crate) fn read_in_epoch(
-        &self,
-        leader_epoch: i32,
-        offset: Option<i64>,
-        max_bytes: usize,
-    ) -> Result<(i64, Bytes), NotServed> {
-        let inner = self.inner.lock();
-        Self::check_epoch(&inner, leader_epoch)?;
-        if inner.leading.is_none() {
-            return Err(Self::not_led(&inner));
-        }
-        let offset = offset.unwrap_or(inner.log.start_offset());
-        let records = inner.log.read(offset, max_bytes, i64::MAX, true);
-        Ok((offset, records.map_err(|error| NotServed::code(error.code()))?))
-    }
-
     /// Registers a wait for the batch to be on all in-sync replicas, if it is not decided yet.
     pub(crate) fn wait_for_ack(&self, taken: &Taken, id: u64, wait: &Arc<Wait>) -> Ack {
         let mut inner = self.inner.lock();
@@ -448,111 +378,6 @@ impl Partition {
             return Ack::Failed(NotServed::code(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
         }
         Ack::Done
-    }
-
-    /// Reads for a consumer or a follower. A follower's fetch also says what it has.
-    pub(crate) fn read(
-        &self,
-        spec: &ReadSpec,
-        by: ReadBy,
-        now: Instant,
-    ) -> Result<Slice, NotServed> {
-        let mut inner = self.inner.lock();
-        Self::check_epoch(&inner, spec.current_leader_epoch)?;
-        let anywhere = matches!(by, ReadBy::Consumer { anywhere: true }) && !inner.deleted;
-        if inner.leading.is_none() && !anywhere {
-            return Err(Self::not_led(&inner));
-        }
-        if let ReadBy::Follower { id, .. } = by
-            && !inner.image.replicas.contains(&id)
-        {
-            return Err(NotServed::code(ErrorCode::REPLICA_NOT_AVAILABLE));
-        }
-        if let Some(diverging) = Self::diverges(&inner, spec) {
-            return Ok(Slice { diverging: Some(diverging), ..Self::nothing(&inner) });
-        }
-        let end = inner.log.end_offset();
-        let up_to = match by {
-            ReadBy::Consumer { .. } => Self::visible_to(&inner, spec.isolation),
-            ReadBy::Follower { .. } => end,
-        };
-        if spec.fetch_offset > end || spec.fetch_offset < inner.log.start_offset() {
-            return Err(NotServed::code(ErrorCode::OFFSET_OUT_OF_RANGE));
-        }
-        let mut slice = Self::nothing(&inner);
-        if spec.fetch_offset < up_to && (spec.max_bytes > 0 || spec.at_least_one) {
-            let read = inner.log.read(spec.fetch_offset, spec.max_bytes, up_to, spec.at_least_one);
-            slice.records = read.map_err(|error| NotServed::code(error.code()))?;
-        }
-        if matches!(by, ReadBy::Consumer { .. }) && spec.isolation == IsolationLevel::ReadCommitted
-        {
-            let last = batches(slice.records.clone()).map_while(Result::ok).last();
-            let end = last.map_or(spec.fetch_offset, |last| last.header.last_offset() + 1);
-            slice.aborted = Some(match self.owner.plant {
-                Some(Plant::HideAborted) => Vec::new(),
-                _ => inner.log.aborted_in(spec.fetch_offset, end),
-            });
-        }
-        if let ReadBy::Follower { id, broker_epoch, arrived: true } = by {
-            self.follower_fetched(&mut inner, id, spec.fetch_offset, broker_epoch, now);
-            slice.high_watermark = inner.high_watermark;
-            slice.last_stable = Self::last_stable(&inner);
-        }
-        Ok(slice)
-    }
-
-    /// Where a consumer in `rack` is to read instead of here, at the leader: an in-sync replica of its rack that has
-    /// what it asks for, the one with most (KIP-392).
-    pub(crate) fn nearer_replica<'a>(
-        &self,
-        fetch_offset: i64,
-        rack: &str,
-        rack_of: impl Fn(i32) -> Option<&'a str>,
-    ) -> Option<i32> {
-        let inner = self.inner.lock();
-        let progress = inner.leading.as_ref()?;
-        let near = |id: &i32| rack_of(*id) == Some(rack);
-        if near(&self.owner.broker) || fetch_offset < inner.log.start_offset() {
-            return None;
-        }
-        let in_sync = inner.image.isr.iter().copied().filter(near);
-        let having = in_sync.filter(|id| progress.end_offset(*id) >= fetch_offset);
-        having.max_by_key(|id| (progress.end_offset(*id), *id))
-    }
-
-    fn nothing(inner: &Inner) -> Slice {
-        Slice {
-            records: Bytes::new(),
-            high_watermark: inner.high_watermark,
-            last_stable: Self::last_stable(inner),
-            log_start: inner.log.start_offset(),
-            diverging: None,
-            aborted: None,
-        }
-    }
-
-    /// Where the reader's log parts from this one, told from the epoch of its last record (KIP-595).
-    fn diverges(inner: &Inner, spec: &ReadSpec) -> Option<EpochEndOffset> {
-        if spec.last_fetched_epoch < 0 {
-            return None;
-        }
-        let (epoch, end_offset) = Self::epoch_end(inner, spec.last_fetched_epoch);
-        let same = epoch == spec.last_fetched_epoch && end_offset >= spec.fetch_offset;
-        (!same).then_some(EpochEndOffset { epoch, end_offset })
-    }
-
-    /// The largest epoch up to `asked` and where it ends; -1 and -1 when there is none.
-    fn epoch_end(inner: &Inner, asked: i32) -> (i32, i64) {
-        if inner.leading.is_some() && asked == inner.image.leader_epoch {
-            return (asked, inner.log.end_offset());
-        }
-        match (inner.log.end_offset_for_epoch(asked), &inner.leading) {
-            // Only the current epoch is later, and it has no record yet: it begins where the log ends.
-            ((-1, _), Some(progress)) if (0..inner.image.leader_epoch).contains(&asked) => {
-                (inner.log.latest_epoch().unwrap_or(asked), progress.epoch_start)
-            }
-            (known, _) => known,
-        }
     }
 
     fn follower_fetched(
@@ -623,101 +448,6 @@ impl Partition {
         self.inner.lock().fetches.remove(id);
     }
 
-    /// Where this replica goes on fetching, if it follows in `leader_epoch`.
-    pub(crate) fn follower_position(&self, leader_epoch: i32) -> Option<FollowerPosition> {
-        let inner = self.inner.lock();
-        if !Self::follows(&inner, leader_epoch) {
-            return None;
-        }
-        // Without the epoch of its last record the leader cannot tell that the follower has parted.
-        let last_fetched_epoch = match self.owner.plant {
-            Some(Plant::NoTruncation) => -1,
-            _ => inner.log.latest_epoch().unwrap_or(-1),
-        };
-        Some(FollowerPosition {
-            leader_epoch,
-            fetch_offset: inner.log.end_offset(),
-            last_fetched_epoch,
-            log_start: inner.log.start_offset(),
-        })
-    }
-
-    fn follows(inner: &Inner, leader_epoch: i32) -> bool {
-        inner.leading.is_none() && !inner.deleted && inner.image.leader_epoch == leader_epoch
-    }
-
-    /// Appends what the leader of `leader_epoch` answered to a fetch from `fetch_offset`.
-    pub(crate) fn append_from_leader(
-        &self,
-        leader_epoch: i32,
-        fetch_offset: i64,
-        records: Bytes,
-        high_watermark: i64,
-    ) -> Result<(), AppendError> {
-        let mut inner = self.inner.lock();
-        if !Self::follows(&inner, leader_epoch) || inner.log.end_offset() != fetch_offset {
-            return Ok(());
-        }
-        if !records.is_empty() {
-            let appended = inner.log.append_as_follower(records)?;
-            self.owner.observers.tell(|o, at| {
-                o.replicated(
-                    self.owner.broker,
-                    &self.topic,
-                    self.key.index,
-                    appended.end_offset,
-                    at,
-                );
-            });
-        }
-        let known = high_watermark.min(inner.log.end_offset());
-        if known > inner.high_watermark {
-            inner.high_watermark = known;
-            inner.fetches.news_for(Reader::Consumer);
-        }
-        let high_watermark = inner.high_watermark;
-        inner.log.committed_to(high_watermark);
-        Ok(())
-    }
-
-    /// Cuts the part of the log that the leader of `leader_epoch` does not have (KIP-101, KIP-595). What is
-    /// left may still part from the leader's log in an older epoch; the next fetch will tell.
-    pub(crate) fn truncate_to_leader(
-        &self,
-        leader_epoch: i32,
-        diverging: EpochEndOffset,
-    ) -> Result<(), AppendError> {
-        let mut inner = self.inner.lock();
-        if !Self::follows(&inner, leader_epoch) {
-            return Ok(());
-        }
-        let end = inner.log.end_offset();
-        let own = inner.log.end_offset_for_epoch(diverging.epoch);
-        let to = match own {
-            _ if diverging.epoch < 0 || diverging.end_offset < 0 => inner.high_watermark,
-            (-1, _) => diverging.end_offset.min(end),
-            (epoch, own_end) if epoch == diverging.epoch => {
-                own_end.min(diverging.end_offset).min(end)
-            }
-            (_, own_end) => own_end.min(end),
-        };
-        let to = to.max(inner.log.start_offset());
-        tracing::info!(topic = %self.topic, partition = self.key.index, from = end, to, "log parts from the leader's; truncated");
-        inner.log.truncate_to(to)?;
-        inner.high_watermark = inner.high_watermark.min(to);
-        Ok(())
-    }
-
-    /// Empties a log that ends before the leader's begins, and starts it there.
-    pub(crate) fn restart_at(&self, leader_epoch: i32, offset: i64) -> Result<(), AppendError> {
-        let mut inner = self.inner.lock();
-        if Self::follows(&inner, leader_epoch) && inner.log.end_offset() < offset {
-            inner.log.truncate_fully_and_start_at(offset)?;
-            inner.high_watermark = offset;
-        }
-        Ok(())
-    }
-
     /// Deletes what retention lets go and forgets producers that have been silent for long.
     pub(crate) fn upkeep(&self, now_ms: i64) {
         let mut inner = self.inner.lock();
@@ -740,59 +470,6 @@ impl Partition {
             return Err(Self::not_led(&inner));
         }
         Ok(inner.log.active_producers().collect())
-    }
-
-    /// Answers ListOffsets as the leader: the offset, its timestamp (-1 without) and its epoch (-1 without). A
-    /// `consumer` sees what its isolation lets it see, a follower everything.
-    pub(crate) fn offset_for(
-        &self,
-        spec: OffsetSpec,
-        current_leader_epoch: i32,
-        consumer: Option<IsolationLevel>,
-    ) -> Result<(i64, i64, i32), NotServed> {
-        let inner = self.inner.lock();
-        Self::check_epoch(&inner, current_leader_epoch)?;
-        let Some(progress) = &inner.leading else { return Err(Self::not_led(&inner)) };
-        let epoch = inner.image.leader_epoch;
-        if spec == OffsetSpec::Earliest {
-            return Ok((inner.log.start_offset(), -1, epoch));
-        }
-        if consumer.is_none() && spec == OffsetSpec::Latest {
-            return Ok((inner.log.end_offset(), -1, epoch));
-        }
-        // A new leader does not know yet what was committed before it (KIP-207).
-        if inner.high_watermark < progress.epoch_start {
-            return Err(NotServed::code(ErrorCode::OFFSET_NOT_AVAILABLE));
-        }
-        let isolation = consumer.unwrap_or(IsolationLevel::ReadUncommitted);
-        let visible = Self::visible_to(&inner, isolation);
-        let found = match spec {
-            OffsetSpec::Latest => return Ok((visible, -1, epoch)),
-            OffsetSpec::MaxTimestamp => inner.log.max_timestamp_offset(),
-            OffsetSpec::Timestamp(at) => inner.log.offset_for_timestamp(at),
-            OffsetSpec::Earliest => return Ok((inner.log.start_offset(), -1, epoch)),
-        };
-        let found = found.map_err(|error| NotServed::code(error.code()))?;
-        match found.filter(|(_, offset)| *offset < visible) {
-            Some((timestamp, offset)) => {
-                Ok((offset, timestamp, inner.log.epoch_for_offset(offset).unwrap_or(-1)))
-            }
-            None => Ok((-1, -1, -1)),
-        }
-    }
-
-    /// Answers OffsetsForLeaderEpoch as the leader.
-    pub(crate) fn end_of_epoch(
-        &self,
-        asked: i32,
-        current_leader_epoch: i32,
-    ) -> Result<(i32, i64), NotServed> {
-        let inner = self.inner.lock();
-        Self::check_epoch(&inner, current_leader_epoch)?;
-        if inner.leading.is_none() {
-            return Err(Self::not_led(&inner));
-        }
-        Ok(Self::epoch_end(&inner, asked))
     }
 
     /// The replica's topic is gone: nobody waits any more, and its files can go.
