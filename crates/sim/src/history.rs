@@ -102,6 +102,8 @@ pub struct History {
     pub free: BTreeSet<RecordId>,
     /// Batches that the producers moved from a partition in trouble to another one.
     pub moved_batches: u64,
+    /// How often the coordinator of some transactions has become another broker.
+    pub moved_coordinators: u64,
     /// Every send, in the order of the calls of each producer.
     pub sent: Vec<Sent>,
     /// Every record of every partition, as the leaders have them at the end.

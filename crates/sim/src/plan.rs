@@ -16,6 +16,9 @@ pub use self::{
 /// Brokers of every simulated cluster.
 pub const BROKERS: i32 = 3;
 
+/// Partitions of the log of the transaction coordinators: each has a coordinator of its own.
+pub const TRANSACTION_LOG_PARTITIONS: i32 = 3;
+
 /// Everything that is decided before a run begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -31,6 +34,8 @@ pub struct Plan {
     pub partitions: i32,
     /// `segment.bytes` of the brokers' logs.
     pub segment_bytes: u64,
+    /// `transaction.version` of the cluster: 1, or 2 with an epoch for each transaction (KIP-890).
+    pub transaction_version: i16,
     /// The producers.
     pub producers: Vec<ProducerPlan>,
     /// The faults, by time of beginning.
@@ -102,6 +107,13 @@ pub enum FaultKind {
     /// The coordinator of the consumer groups is another broker from now on.
     MoveCoordinator {
         /// The new one, if it is in sync.
+        to: i32,
+    },
+    /// The coordinator of the transactions of one partition of their log is another broker from now on.
+    MoveTransactions {
+        /// Which partition.
+        partition: i32,
+        /// The new coordinator, if it is in sync.
         to: i32,
     },
     /// Metadata reaches the broker late.
@@ -211,6 +223,7 @@ impl Plan {
             short_writes: dice.one_of(&[0, 2, 10]),
             partitions,
             segment_bytes: dice.one_of(&[4 << 10, 32 << 10, 1 << 30]),
+            transaction_version: 2,
             producers: (0..dice.between(1, 3)).map(|_| producer(&dice)).collect(),
             faults: Vec::new(),
             plant: None,

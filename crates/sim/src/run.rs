@@ -28,7 +28,7 @@ use crate::{
     group_log,
     history::{GroupHistory, History, Outcome},
     net::{self, EPOCH, Fabric},
-    plan::{BROKERS, Host, Plan, Scenario},
+    plan::{BROKERS, Host, Plan, Scenario, TRANSACTION_LOG_PARTITIONS},
     readback,
     trace::{Keep, LogToTrace, Trace},
 };
@@ -258,7 +258,8 @@ fn prepare(
         replica_fetch_backoff: Duration::from_millis(100),
         broker_session_timeout: Duration::from_millis(1500),
         broker_heartbeat_interval: Duration::from_millis(300),
-        transaction_log_partitions: 3,
+        transaction_version: plan.transaction_version,
+        transaction_log_partitions: TRANSACTION_LOG_PARTITIONS,
         transaction_log_min_isr: 2,
         group_min_session_timeout: Duration::from_millis(100),
         offsets_topic_partitions: 1,

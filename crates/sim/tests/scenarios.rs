@@ -1,8 +1,10 @@
 //! Seeds for one kind of trouble at a time, and for each kind a planted bug that its seeds must find.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use curtail_sim::{Plan, Plant, Report, Scenario, checker::Violation, run, trace::Keep};
+use curtail_sim::{
+    Plan, Plant, Report, Scenario, checker::Violation, history::End, run, trace::Keep,
+};
 
 /// Seeds of each kind.
 const SEEDS: u64 = 20;
@@ -66,6 +68,24 @@ fn a_slow_broker_breaks_nothing() {
 #[test]
 fn transactions_are_whole_or_nothing() {
     nothing_is_broken(Scenario::Transactions);
+}
+
+/// The seeds are worth something: with each version of transactions there are commits and aborts, and coordinators move.
+#[test]
+fn transactions_of_both_versions_see_their_coordinators_move() {
+    let mut reached: BTreeMap<i16, [u64; 3]> = BTreeMap::new();
+    for seed in 0..SEEDS {
+        let plan = Plan::of(Scenario::Transactions, seed);
+        let history = run(&plan, Keep::Tail).history;
+        let ended = |end| history.transactions.iter().filter(|t| t.end == end).count() as u64;
+        let counts = [ended(End::Committed), ended(End::Aborted), history.moved_coordinators];
+        let sum = reached.entry(plan.transaction_version).or_default();
+        for (sum, count) in sum.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    assert!(reached.keys().eq(&[1, 2]), "{reached:?}");
+    assert!(reached.values().flatten().all(|count| *count >= 20), "{reached:?}");
 }
 
 #[test]

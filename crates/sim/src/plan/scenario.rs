@@ -5,7 +5,9 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use curtail_net::Entropy;
 
-use super::{BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Plan, groups};
+use super::{
+    BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Plan, TRANSACTION_LOG_PARTITIONS, groups,
+};
 
 /// Key of the Produce API.
 const PRODUCE: i16 = 0;
@@ -27,7 +29,8 @@ pub enum Scenario {
     Keyless,
     /// One broker answers produce requests late all the time.
     SlowBroker,
-    /// Transactions, with aborts and zombies, while brokers, and so coordinators, die, freeze and lose their partitions.
+    /// Transactions of either `transaction.version`, with aborts and zombies, while brokers die and freeze, and partitions
+    /// and coordinators go to others.
     Transactions,
     /// A consumer group whose members join, leave, die and stall, while its coordinators and the leaders do the same.
     Groups,
@@ -102,8 +105,10 @@ impl Plan {
             Scenario::Transactions => transactions(&dice, plan.partitions),
             Scenario::Groups => groups::faults(&dice, plan.partitions, slots),
         };
-        if scenario == Scenario::Groups {
-            plan.producers.truncate(2);
+        match scenario {
+            Scenario::Groups => plan.producers.truncate(2),
+            Scenario::Transactions => plan.transaction_version = dice.one_of(&[1, 2]),
+            _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);
         for producer in &mut plan.producers {
@@ -208,5 +213,13 @@ fn transactions(dice: &Dice, partitions: i32) -> Vec<Fault> {
     };
     let mut faults: Vec<Fault> = (0..3).map(one).collect();
     faults.extend(moves(dice, 6, partitions as u64, 500));
+    // Often enough that a coordinator goes while it decides, or while the one before still tells of its decisions.
+    let apart = dice.one_of(&[50, 200, 500]);
+    let coordinator = |n: u64| {
+        let partition = dice.between(0, TRANSACTION_LOG_PARTITIONS as u64 - 1) as i32;
+        let kind = FaultKind::MoveTransactions { partition, to: dice.broker() };
+        fault(Duration::from_millis(200 + n * apart) + dice.ms(0, apart), Duration::ZERO, kind)
+    };
+    faults.extend((0..10).map(coordinator));
     faults
 }

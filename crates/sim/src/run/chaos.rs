@@ -11,6 +11,8 @@ use crate::{
     trace::now,
 };
 
+const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
 /// How long a link may be silent before connections over it fail (`TCP_USER_TIMEOUT`).
 const USER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -62,6 +64,15 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
         FaultKind::MoveCoordinator { to } => {
             let moved = cluster.move_leader(GROUPS_TOPIC, 0, to).is_ok();
             trace.event("chaos", format_args!("coordinator of the groups moved to {to}: {moved}"));
+        }
+        FaultKind::MoveTransactions { partition, to } => {
+            // As a move to where it is already, one before the log is there changes nothing.
+            let before = cluster.leader(TRANSACTIONS_TOPIC, partition);
+            let moved = cluster.move_leader(TRANSACTIONS_TOPIC, partition, to).is_ok()
+                && before != cluster.leader(TRANSACTIONS_TOPIC, partition);
+            shared.history.lock().moved_coordinators += u64::from(moved);
+            let told = format_args!("coordinator {partition} of transactions to {to}: {moved}");
+            trace.event("chaos", told);
         }
         FaultKind::LateMetadata { broker, by } => {
             cluster.set_metadata_delay(broker, by);
