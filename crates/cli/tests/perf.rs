@@ -18,6 +18,15 @@ fn check_distribution(figures: &serde_json::Value) {
     assert!(figure("avg") > 0.0 && figure("avg") <= figure("max"), "{figures}");
 }
 
+/// A value of the table that `--print-metrics` prints behind everything else.
+fn metric(out: &str, name: &str) -> f64 {
+    let (_, table) = out.split_once("\n\nMetric Name").expect("a table of metrics");
+    let rows: Vec<_> = table.lines().skip(1).map(|row| row.split_once(" : ").unwrap()).collect();
+    assert!(rows.is_sorted_by_key(|(name, _)| name.trim_end()), "{table}");
+    let found = rows.iter().find(|(known, _)| known.trim_end() == name);
+    found.unwrap_or_else(|| panic!("no {name}: {table}")).1.parse().unwrap()
+}
+
 #[test]
 fn end_to_end_starts_its_own_cluster_and_knows_every_phase() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -103,13 +112,27 @@ fn producing_and_consuming_on_a_cluster_that_runs() {
     let path = file.path().to_str().unwrap();
     let common = ["--bootstrap-server", bootstrap, "--topic", "t", "--json", path];
     let produce = [&["perf", "produce", "--num-records", "50000"][..], &common].concat();
-    assert!(run(&produce).ok().starts_with("50000 records sent, "));
+    let out =
+        run(&[&produce[..], &["--print-metrics", "--command-property", "client.id=perf"]].concat());
+    let out = out.ok();
+    assert!(out.starts_with("50000 records sent, "));
+    let name = "producer-metrics:record-send-total:{client-id=perf}";
+    assert_eq!(metric(&out, name), 50_000.0);
+    assert!(
+        metric(&out, "producer-node-metrics:request-total:{client-id=perf, node-id=node-1}") > 0.0
+    );
     let report = json(file.path());
     assert_eq!(report["cpu_includes_brokers"], false);
     assert!(report["target_rps"].is_null());
     assert!(report["cpu_us_per_record"].as_f64().unwrap() > 0.0);
     let consume = [&["perf", "consume", "--num-records", "50000"][..], &common].concat();
+    let out =
+        run(&[&consume[..], &["--print-metrics", "--command-property", "client.id=perf"]].concat());
+    let out = out.ok();
+    let name = "consumer-fetch-manager-metrics:records-consumed-total:{client-id=perf}";
+    assert_eq!(metric(&out, name), 50_000.0);
     let out = run(&consume).ok();
+    assert!(!out.contains("Metric Name"), "{out}");
     let rows: Vec<Vec<_>> = out.lines().map(|line| line.split(", ").collect()).collect();
     assert_eq!(rows.len(), 2, "{out}");
     assert_eq!((rows[0].len(), rows[1].len()), (10, 10), "{out}");

@@ -42,9 +42,6 @@ pub(super) struct Common {
     /// Write the figures to this file, latencies in microseconds.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Accepted for compatibility; the client has no metrics to print yet.
-    #[arg(long)]
-    pub(super) print_metrics: bool,
 }
 
 /// Where a run goes to and what the client is told.
@@ -57,9 +54,6 @@ pub(super) struct Setting {
 impl Common {
     /// The address of flag, properties or file, in this order, or else an embedded cluster.
     pub(super) fn setting(&self) -> Result<Setting, Failure> {
-        if self.print_metrics {
-            crate::output::note("--print-metrics: the client has no metrics to print yet");
-        }
         let mut properties = properties(self.command_config.as_deref(), &self.command_property)?;
         let named = properties.iter().rfind(|(name, _)| name == BOOTSTRAP).map(|(_, v)| v.clone());
         properties.retain(|(name, _)| name != BOOTSTRAP);

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Records to read.
     #[arg(long, visible_alias = "messages", value_name = "N", default_value_t = 1_000_000)]
     num_records: u64,
-    /// Accepted for compatibility; there are no groups yet, all partitions are read.
+    /// Accepted for compatibility: all partitions are read by this one consumer, without a group.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// Not supported yet.
@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Bytes of the records with which an embedded cluster's topic is filled first.
     #[arg(long, value_name = "BYTES", default_value_t = 100, conflicts_with = "bootstrap_server")]
     record_size: usize,
+    /// Print the consumer's metrics at the end, under Kafka's names.
+    #[arg(long)]
+    print_metrics: bool,
 }
 
 /// Partitions of the topic in an embedded cluster.
@@ -72,7 +75,7 @@ impl Arguments {
             return Err(Failure::new("--reporting-interval must be above 0"));
         }
         if self.group.is_some() {
-            output::note("--group: there are no consumer groups yet; all partitions are read");
+            output::note("--group: this consumer reads all partitions, without a group");
         }
         let setting = self.common.setting()?;
         let mut config = ConsumerConfig::default();
@@ -134,6 +137,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     output::note(lines::cpu(&outcome.report));
+    if arguments.print_metrics {
+        output::line(lines::metrics(&outcome.metrics))?;
+    }
     write_json(arguments.common.json.as_deref(), &outcome.report)
 }
 

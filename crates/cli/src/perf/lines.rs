@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
+use curtail::NamedMetric;
 use curtail_lab::{
     latency::Summary,
     perf::{Interval, Report, Window},
@@ -127,6 +128,23 @@ pub(super) fn e2e_total(report: &Report) -> String {
         whole_ms(latency.p99),
         whole_ms(latency.p999)
     )
+}
+
+/// A client's metrics as Kafka's tools print them: an empty line, a header, and each one in the order of its name.
+pub(super) fn metrics(metrics: &[NamedMetric]) -> String {
+    let name = |metric: &NamedMetric| {
+        let tags: Vec<String> =
+            metric.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{}:{}:{{{}}}", metric.group, metric.name, tags.join(", "))
+    };
+    let sorted: BTreeMap<String, f64> = metrics.iter().map(|m| (name(m), m.value)).collect();
+    let width = sorted.keys().map(|name| name.chars().count()).max().unwrap_or_default();
+    let mut text = format!("\n{:width$}   Value", "Metric Name");
+    for (name, value) in sorted {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n{name:width$} : {value:.3}");
+    }
+    text
 }
 
 const CONSUME_FIELDS: &str = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, \

@@ -48,6 +48,9 @@ pub(crate) struct Arguments {
     /// Milliseconds after which a transaction is committed and the next one begins [default with a transactional id: 3000].
     #[arg(long, value_name = "MS")]
     transaction_duration_ms: Option<u64>,
+    /// Print the producer's metrics at the end, under Kafka's names.
+    #[arg(long)]
+    print_metrics: bool,
 }
 
 /// Partitions of the topic in an embedded cluster.
@@ -123,6 +126,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let outcome = outcome?;
     printed?;
     print(&outcome)?;
+    if arguments.print_metrics {
+        output::line(lines::metrics(&outcome.metrics))?;
+    }
     write_json(arguments.common.json.as_deref(), outcome.measured())?;
     match (outcome.whole.errors, outcome.whole.first_error) {
         (0, _) => Ok(()),

@@ -2,7 +2,8 @@
 
 use super::{Delivery, Runtime};
 use crate::{
-    ConsumerGroupMetadata, OffsetAndMetadata, ProducerConfig, Record, Result, TopicPartition,
+    ConsumerGroupMetadata, OffsetAndMetadata, ProducerConfig, ProducerMetrics, Record, Result,
+    TopicPartition,
 };
 
 /// [`crate::TransactionalProducer`] for plain threads.
@@ -81,6 +82,11 @@ impl TransactionalProducer {
     /// As there, and inside an async context.
     pub fn abort_transaction(&mut self) -> Result<()> {
         self.runtime.block_on(self.inner.abort_transaction())?
+    }
+
+    /// As [`crate::TransactionalProducer::metrics`].
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.inner.metrics()
     }
 
     /// As [`crate::TransactionalProducer::warm_up`].

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use curtail::{
-    Consumer, ConsumerConfig, Producer, ProducerConfig, Record, RecordBatch, TopicPartition,
+    Consumer, ConsumerConfig, NamedMetric, Producer, ProducerConfig, Record, RecordBatch,
+    TopicPartition,
 };
 use tokio::runtime::Runtime;
 
@@ -61,6 +62,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// Whether the run ended because no record came within the timeout.
     pub timed_out: bool,
+    /// The consumer's own metrics at the end.
+    pub metrics: Vec<NamedMetric>,
 }
 
 /// Consumes, on this thread, until the records are read or none comes for the timeout.
@@ -149,7 +152,8 @@ async fn read(
     let cost = Cost { cpu, includes_brokers };
     let (records, bytes) = (count.records, count.bytes);
     let report = Figures { tool: "consume", records, bytes, elapsed, cost }.report();
-    Ok(Outcome { report, start_ms, end_ms: now_ms(), assigning, bytes, timed_out })
+    let metrics = consumer.metrics().named();
+    Ok(Outcome { report, start_ms, end_ms: now_ms(), assigning, bytes, timed_out, metrics })
 }
 
 /// The longest single poll, so that intervals are told in time.

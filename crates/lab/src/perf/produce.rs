@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Delivery, ProducerConfig, Record};
+use curtail::{Delivery, NamedMetric, ProducerConfig, Record};
 use tokio::runtime::Runtime;
 
 use self::{
@@ -55,6 +55,8 @@ pub struct Outcome {
     pub whole: Report,
     /// Of those behind the warm-up, if there was one.
     pub steady: Option<Report>,
+    /// The producer's own metrics at the end, of the whole run.
+    pub metrics: Vec<NamedMetric>,
 }
 
 impl Outcome {
@@ -88,6 +90,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     let client = runtime.block_on(Client::start(config, &options.topic.name))?;
     let mut sender = Sender { options, runtime: &runtime, client, values, progress };
     let measured = sender.run();
+    let metrics = sender.client.metrics().named();
     // After an error of one record the others' fate no longer matters, but brokers and sockets are closed in order.
     let closed = runtime.block_on(sender.client.close());
     drop(guard);
@@ -95,7 +98,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     closed?;
     let includes_brokers = running.is_embedded();
     drop(running);
-    Ok(measured.outcome(options, includes_brokers))
+    Ok(measured.outcome(options, includes_brokers, metrics))
 }
 
 impl Options {
@@ -280,20 +283,25 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Measured {
-    fn outcome(self, options: &Options, includes_brokers: bool) -> Outcome {
+    fn outcome(
+        self,
+        options: &Options,
+        includes_brokers: bool,
+        metrics: Vec<NamedMetric>,
+    ) -> Outcome {
         let report = |part: &Part| {
             let cost = Cost { cpu: part.cpu, includes_brokers };
             report(&part.tally, options, part.elapsed, cost)
         };
         let Some(warm) = self.warm else {
-            return Outcome { whole: report(&self.rest), steady: None };
+            return Outcome { whole: report(&self.rest), steady: None, metrics };
         };
         let steady = report(&self.rest);
         let mut all = self.rest;
         all.tally.add(warm.tally);
         all.elapsed += warm.elapsed;
         all.cpu = all.cpu + warm.cpu;
-        Outcome { whole: report(&all), steady: Some(steady) }
+        Outcome { whole: report(&all), steady: Some(steady), metrics }
     }
 }
 

@@ -13,7 +13,7 @@ use self::control::Limit;
 pub(in crate::producer) use self::control::{Control, Enlisted};
 pub use self::offsets::{ConsumerGroupMetadata, OffsetAndMetadata};
 use super::{Delivery, Producer};
-use crate::{ConfigError, Error, ProducerConfig, Record, Result, TopicPartition};
+use crate::{ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, TopicPartition};
 
 /// A producer whose records and offsets become visible together or not at all.
 ///
@@ -125,6 +125,11 @@ impl TransactionalProducer {
             return Err(ConfigError::Missing("transactional.id").into());
         }
         Ok(Self { inner: Producer::start(config, env)?, driver: None })
+    }
+
+    /// As [`Producer::metrics`].
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.inner.metrics()
     }
 
     /// Takes the `transactional.id` over: earlier producers with it are fenced, a transaction they left open is

@@ -1,7 +1,8 @@
 //! The producer of a run, plain or transactional, and the door through which records go to it.
 
 use curtail::{
-    Delivery, Producer, ProducerConfig, Record, Result, Transaction, TransactionalProducer,
+    Delivery, Producer, ProducerConfig, ProducerMetrics, Record, Result, Transaction,
+    TransactionalProducer,
 };
 
 /// A producer, connected to the leaders of its topic.
@@ -32,6 +33,13 @@ impl Client {
             Self::Transactional(producer) => {
                 Ok(Door::Transaction(producer.begin_transaction().await?))
             }
+        }
+    }
+
+    pub(super) fn metrics(&self) -> ProducerMetrics {
+        match self {
+            Self::Plain(producer) => producer.metrics(),
+            Self::Transactional(producer) => producer.metrics(),
         }
     }
 
