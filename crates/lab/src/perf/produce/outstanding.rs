@@ -3,6 +3,9 @@
 //! Acknowledgements carry the time at which the client read them, so collecting them late distorts nothing: the
 //! sending thread looks at them between sends, and no other thread has to be woken for a record.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -15,10 +18,11 @@ use crate::{
     perf::{Error, Result, Window, pacer::Pacer},
 };
 
-/// Records in a row that travel in the same batch: one handle answers for all.
-struct Run {
+/// A record under way.
+struct Sent {
     delivery: Delivery,
-    count: u64,
+    /// When it was sent.
+    at: u64,
     bytes: u64,
 }
 
@@ -60,9 +64,11 @@ struct Recent {
 pub(super) struct Outstanding {
     start: Instant,
     pacer: Option<Pacer>,
-    runs: VecDeque<Run>,
-    stamps: VecDeque<u64>,
-    /// Records settled: the index of the first stamp.
+    sent: VecDeque<Sent>,
+    /// How many records in a row travel in the same batch, for all of `sent`: the first one answers for all, unless the
+    /// batch is split.
+    runs: VecDeque<usize>,
+    /// Records settled: the index of the first one under way.
     settled: u64,
     tally: Tally,
     recent: Recent,
@@ -73,8 +79,8 @@ impl Outstanding {
         Self {
             start,
             pacer,
+            sent: VecDeque::new(),
             runs: VecDeque::new(),
-            stamps: VecDeque::new(),
             settled: 0,
             tally: Tally::default(),
             recent: Recent::default(),
@@ -87,25 +93,32 @@ impl Outstanding {
 
     /// Adds a record. True when it is the first of a batch, a good moment to look for acknowledgements.
     pub(super) fn push(&mut self, delivery: Delivery, sent: u64, bytes: u64) -> bool {
-        self.stamps.push_back(sent);
-        if let Some(last) = self.runs.back_mut()
-            && last.delivery.shares_batch_with(&delivery)
-        {
-            last.count += 1;
-            last.bytes += bytes;
-            return false;
+        let last = self.sent.back().map(|last| &last.delivery);
+        let joins = last.is_some_and(|last| last.shares_batch_with(&delivery));
+        self.sent.push_back(Sent { delivery, at: sent, bytes });
+        match self.runs.back_mut() {
+            Some(count) if joins => {
+                *count += 1;
+                false
+            }
+            _ => {
+                self.runs.push_back(1);
+                true
+            }
         }
-        self.runs.push_back(Run { delivery, count: 1, bytes });
-        true
     }
 
     /// Settles records from the front for as long as their fate is known.
     pub(super) fn settle_resolved(&mut self) {
-        while let Some(run) = self.runs.front() {
+        while let (Some(first), Some(&run)) = (self.sent.front(), self.runs.front()) {
             // Asked once: between two questions the client's thread may give the answer.
-            let Some(outcome) = run.delivery.outcome() else { return };
-            let (count, bytes, timing) = (run.count, run.bytes, run.delivery.timing());
-            self.runs.pop_front();
+            let Some(outcome) = first.delivery.outcome() else { return };
+            let timing = first.delivery.timing();
+            let count = self.alike(run);
+            match self.runs.front_mut() {
+                Some(run) if *run > count => *run -= count,
+                _ => drop(self.runs.pop_front()),
+            }
             match (outcome, timing) {
                 (Ok(_), Some(timing)) => {
                     let since = |at: tokio::time::Instant| {
@@ -113,22 +126,35 @@ impl Outstanding {
                     };
                     let (written, acknowledged) =
                         (since(timing.written), since(timing.acknowledged));
-                    self.acknowledged(count, bytes, written, acknowledged);
+                    self.acknowledged(count, written, acknowledged);
                 }
                 (outcome, _) => self.failed(count, outcome.err()),
             }
         }
     }
 
-    fn acknowledged(&mut self, count: u64, bytes: u64, written: u64, acknowledged: u64) {
+    /// How many of the first `run` records have the outcome of the first one: all, unless their batch was split. What is
+    /// in one part of it came one after the other.
+    fn alike(&self, run: usize) -> usize {
+        let first = &self.sent[0].delivery;
+        let same = |sent: &&Sent| sent.delivery.shares_batch_with(first);
+        match self.sent.get(run - 1).is_none_or(|last| same(&last)) {
+            true => run,
+            false => self.sent.iter().take(run).take_while(same).count().max(1),
+        }
+    }
+
+    fn acknowledged(&mut self, count: usize, written: u64, acknowledged: u64) {
+        let records = count as u64;
+        let bytes = self.sent.range(..count).map(|sent| sent.bytes).sum::<u64>();
         let tally = &mut self.tally;
         tally.bytes += bytes;
-        tally.request.record_many(acknowledged.saturating_sub(written), count);
-        let stamps = self.stamps.range(..count as usize).copied();
+        tally.request.record_many(acknowledged.saturating_sub(written), records);
+        let stamps = self.sent.range(..count).map(|sent| sent.at);
         tally.sent.record_alike(stamps.clone().map(|sent| acknowledged.saturating_sub(sent)));
         tally.queue.record_alike(stamps.clone().map(|sent| written.saturating_sub(sent)));
         if let Some(pacer) = &self.pacer {
-            tally.intended.record_alike((self.settled..self.settled + count).map(|index| {
+            tally.intended.record_alike((self.settled..self.settled + records).map(|index| {
                 let due = pacer.due(index).saturating_duration_since(self.start).as_nanos() as u64;
                 acknowledged.saturating_sub(due)
             }));
@@ -138,17 +164,20 @@ impl Outstanding {
             self.recent.sum += latency;
             self.recent.max = self.recent.max.max(latency);
         }
-        self.stamps.drain(..count as usize);
-        self.recent.records += count;
+        self.recent.records += records;
         self.recent.bytes += bytes;
-        self.settled += count;
+        self.settle(count);
     }
 
-    fn failed(&mut self, count: u64, error: Option<curtail::Error>) {
-        self.tally.errors += count;
+    fn failed(&mut self, count: usize, error: Option<curtail::Error>) {
+        self.tally.errors += count as u64;
         self.tally.first_error = self.tally.first_error.take().or(error);
-        self.stamps.drain(..count as usize);
-        self.settled += count;
+        self.settle(count);
+    }
+
+    fn settle(&mut self, count: usize) {
+        self.sent.drain(..count);
+        self.settled += count as u64;
     }
 
     /// What was acknowledged since the last call.
@@ -171,7 +200,7 @@ impl Outstanding {
         if self.runs.is_empty() {
             return Ok(self.tally);
         }
-        let left = self.stamps.len();
+        let left = self.sent.len();
         Err(Error::Unexpected(format!(
             "{left} records are neither acknowledged nor failed after a flush"
         )))
