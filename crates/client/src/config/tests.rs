@@ -208,6 +208,25 @@ fn every_admin_property_follows_its_row() {
     check_table!(AdminConfig, ADMIN);
 }
 
+/// docs/settings.md lists the settings that Java's client does not have, with their defaults.
+#[test]
+fn settings_of_our_own_are_documented() {
+    let text = include_str!("../../../../docs/settings.md");
+    let cell = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    let listed: BTreeMap<String, String> = text
+        .lines()
+        .filter(|line| line.starts_with("| `curtail."))
+        .filter_map(|line| {
+            let mut cells = line.split('|').skip(1).map(cell);
+            Some((cells.next()?, cells.next()?))
+        })
+        .collect();
+    let rows = [COMMON, PRODUCER, CONSUMER, ADMIN].into_iter().flatten();
+    let ours = rows.filter(|row| row.0.starts_with("curtail."));
+    let known = ours.map(|row| (row.0.to_owned(), row.1.to_owned())).collect();
+    assert_eq!(listed, known);
+}
+
 fn producer(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
     let servers = ("bootstrap.servers", "localhost:9092");
     ProducerConfig::from_properties([servers].iter().chain(properties).copied())
