@@ -5,18 +5,23 @@ mod add_partitions_to_txn;
 mod api_versions;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
+mod create_partitions;
 mod create_topics;
 mod delete_groups;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
+mod describe_log_dirs;
 mod describe_producers;
 mod describe_transactions;
+mod elect_leaders;
 mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 mod leave_group;
@@ -84,6 +89,7 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::API_VERSIONS, 0..=4, 0),
     (ApiKey::CREATE_TOPICS, 2..=7, 2),
     (ApiKey::DELETE_TOPICS, 1..=6, 1),
+    (ApiKey::DELETE_RECORDS, 0..=2, 0),
     (ApiKey::INIT_PRODUCER_ID, 0..=5, 0),
     (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, 2),
     (ApiKey::ADD_PARTITIONS_TO_TXN, 0..=5, 0),
@@ -92,7 +98,11 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::WRITE_TXN_MARKERS, 1..=1, 1),
     (ApiKey::TXN_OFFSET_COMMIT, 0..=5, 0),
     (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
+    (ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1),
+    (ApiKey::CREATE_PARTITIONS, 0..=3, 0),
     (ApiKey::DELETE_GROUPS, 0..=2, 0),
+    (ApiKey::ELECT_LEADERS, 0..=2, 0),
+    (ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, 0),
     (ApiKey::OFFSET_DELETE, 0..=0, 0),
     (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
     (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
@@ -147,6 +157,11 @@ pub(crate) async fn handle(
         ApiKey::API_VERSIONS => api_versions::handle(request, body, out),
         ApiKey::CREATE_TOPICS => create_topics::handle(request, body, out),
         ApiKey::DELETE_TOPICS => delete_topics::handle(request, body, out),
+        ApiKey::CREATE_PARTITIONS => create_partitions::handle(request, body, out),
+        ApiKey::INCREMENTAL_ALTER_CONFIGS => incremental_alter_configs::handle(request, body, out),
+        ApiKey::DELETE_RECORDS => delete_records::handle(request, body, out).await,
+        ApiKey::ELECT_LEADERS => elect_leaders::handle(request, body, out),
+        ApiKey::DESCRIBE_LOG_DIRS => describe_log_dirs::handle(request, body, out),
         ApiKey::INIT_PRODUCER_ID => init_producer_id::handle(request, body, out).await,
         ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(request, body, out),
         ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(request, body, out),

@@ -37,6 +37,21 @@ const SETTINGS: &[(&str, Option<&str>, Check)] = &[
     ("unclean.leader.election.enable", None, Check::OneOf(&["false"])),
 ];
 
+/// Settings whose value is a list.
+const LISTS: &[&str] = &["cleanup.policy"];
+
+/// What becomes of one setting (KIP-339).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConfigEdit {
+    Set(String),
+    /// Back to the broker's value.
+    Delete,
+    /// More values for a list.
+    Append(String),
+    /// Fewer values for a list.
+    Subtract(String),
+}
+
 enum Check {
     Range(i64, i64),
     OneOf(&'static [&'static str]),
@@ -68,6 +83,58 @@ impl TopicConfig {
             }
         }
         Ok(Self { given })
+    }
+
+    /// These settings with some of them changed.
+    ///
+    /// # Errors
+    /// What is wrong, for the answer's error message.
+    pub(crate) fn edited(
+        &self,
+        edits: &[(String, ConfigEdit)],
+        cluster: &ClusterConfig,
+    ) -> Result<Self, String> {
+        let mut given = self.given.clone();
+        for (name, edit) in edits {
+            let is_list = LISTS.contains(&name.as_str());
+            let list = || {
+                let described = self.describe(cluster).into_iter();
+                let value =
+                    described.filter(|(known, ..)| known == name).map(|(_, value, _)| value);
+                value.flat_map(|value| split(&value).collect::<Vec<_>>()).collect::<Vec<String>>()
+            };
+            let value = match edit {
+                ConfigEdit::Set(value) => value.clone(),
+                ConfigEdit::Delete => {
+                    given.remove(name);
+                    continue;
+                }
+                ConfigEdit::Append(_) if !is_list => {
+                    return Err(format!(
+                        "Can't APPEND to key {name} because its type is not LIST."
+                    ));
+                }
+                ConfigEdit::Subtract(_) if !is_list => {
+                    let verb = "SUBTRACT from";
+                    return Err(format!("Can't {verb} key {name} because its type is not LIST."));
+                }
+                ConfigEdit::Append(more) => {
+                    let mut list = list();
+                    list.extend(
+                        split(more).filter(|item| !list.contains(item)).collect::<Vec<_>>(),
+                    );
+                    list.join(",")
+                }
+                ConfigEdit::Subtract(less) => {
+                    let less: Vec<String> = split(less).collect();
+                    let left: Vec<String> =
+                        list().into_iter().filter(|item| !less.contains(item)).collect();
+                    left.join(",")
+                }
+            };
+            given.insert(name.clone(), value);
+        }
+        Self::new(given)
     }
 
     pub(crate) fn given(&self) -> &BTreeMap<String, String> {
@@ -153,4 +220,9 @@ impl TopicConfig {
             })
             .collect()
     }
+}
+
+/// The values of a list.
+fn split(list: &str) -> impl Iterator<Item = String> {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned)
 }

@@ -77,6 +77,11 @@ impl Broker {
         self.partitions.read().get(&key).cloned()
     }
 
+    /// The directory of the broker's logs.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
         self.partitions.read().values().cloned().collect()
     }
@@ -108,6 +113,9 @@ impl Broker {
         let changed = changed_topics(&before, image);
         // Replicas take up their roles before clients are sent to them.
         for (old, topic) in &changed {
+            if old.as_ref().is_some_and(|old| old.config != topic.config) {
+                self.configure_replicas(topic);
+            }
             for (partition, index) in topic.partitions.iter().zip(0..) {
                 let unchanged = old
                     .as_ref()
@@ -122,6 +130,16 @@ impl Broker {
         self.fetchers.apply_brokers(image);
         self.groups.apply(self, image);
         self.transactions.apply(self, image);
+    }
+
+    /// Has the replicas here take on a topic's changed settings.
+    fn configure_replicas(&self, topic: &TopicImage) {
+        let min_isr = topic.config.min_insync_replicas(&self.config);
+        for index in 0..topic.partitions.len() as i32 {
+            if let Some(partition) = self.partition(PartitionKey { topic: topic.id, index }) {
+                partition.configure(topic.config.log_config(&self.config), min_isr);
+            }
+        }
     }
 
     fn apply_partition(

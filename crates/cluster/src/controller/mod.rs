@@ -13,7 +13,7 @@ mod tests;
 
 pub(crate) use mailbox::Mailbox;
 pub(crate) use placement::{TopicSpec, valid_name};
-pub(crate) use state::{AlterPartition, Refusal};
+pub(crate) use state::{AlterPartition, Election, MorePartitions, Refusal};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,6 +34,7 @@ use crate::{
     config::ClusterConfig,
     disk::Disk,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
+    topic_config::ConfigEdit,
 };
 use journal::{Change, Journal};
 use state::State;
@@ -256,6 +257,45 @@ impl Controller {
         let inner = self.inner.lock();
         let (_, placed) = inner.state.check_topic(spec, &self.config)?;
         Ok((placed.len() as i32, placed.first().map_or(0, Vec::len) as i16))
+    }
+
+    pub(crate) fn create_partitions(&self, more: &MorePartitions) -> Result<(), Refusal> {
+        self.change(|state| state.create_partitions(more, &self.config))
+    }
+
+    /// Whether [`Controller::create_partitions`] would do it.
+    pub(crate) fn check_partitions(&self, more: &MorePartitions) -> Result<(), Refusal> {
+        self.inner.lock().state.check_partitions(more, &self.config).map(drop)
+    }
+
+    pub(crate) fn alter_config(
+        &self,
+        topic: &str,
+        edits: &[(String, ConfigEdit)],
+    ) -> Result<(), Refusal> {
+        self.change(|state| state.alter_config(topic, edits, &self.config))
+    }
+
+    /// Whether [`Controller::alter_config`] would do it.
+    pub(crate) fn check_config(
+        &self,
+        topic: &str,
+        edits: &[(String, ConfigEdit)],
+    ) -> Result<(), Refusal> {
+        self.inner.lock().state.check_config(topic, edits, &self.config).map(drop)
+    }
+
+    pub(crate) fn all_partitions(&self) -> BTreeMap<String, Vec<i32>> {
+        self.inner.lock().state.all_partitions()
+    }
+
+    pub(crate) fn elect_leader(
+        &self,
+        topic: &str,
+        index: i32,
+        election: Election,
+    ) -> Result<(), Refusal> {
+        self.change(|state| state.elect_leader(topic, index, election))
     }
 
     pub(crate) fn delete_topic(&self, id: Uuid) -> bool {

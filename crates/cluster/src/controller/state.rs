@@ -1,5 +1,9 @@
 //! The controller's state machine: registration, fencing, elections, topics. Pure: no clock, no I/O.
 
+mod administration;
+
+pub(crate) use self::administration::{Election, MorePartitions};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -334,16 +338,7 @@ impl State {
     ) -> Result<Arc<TopicImage>, Refusal> {
         let (settings, placed) = self.check_topic(spec, config)?;
         self.next_placement = self.next_placement.wrapping_add(placed.len());
-        let partitions = placed.into_iter().map(|replicas| {
-            let isr: Arc<[i32]> = replicas.iter().copied().filter(|id| self.live(*id)).collect();
-            PartitionImage {
-                leader: isr.first().copied().unwrap_or(NO_LEADER),
-                leader_epoch: 0,
-                partition_epoch: 0,
-                isr,
-                replicas: replicas.into(),
-            }
-        });
+        let partitions = placed.into_iter().map(|replicas| self.born(replicas));
         let topic = Arc::new(TopicImage {
             name: spec.name.as_str().into(),
             id,

@@ -1,3 +1,5 @@
+mod administration;
+
 use std::path::Path;
 
 use curtail_wire::{ErrorCode, Uuid};

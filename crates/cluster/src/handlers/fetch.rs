@@ -244,6 +244,7 @@ impl<'a> Poll<'a> {
                 current_leader_epoch: item.fetch.current_leader_epoch,
                 fetch_offset: item.fetch.fetch_offset,
                 last_fetched_epoch: item.fetch.last_fetched_epoch,
+                log_start: item.fetch.log_start_offset,
                 max_bytes: left.min(usize::try_from(item.fetch.max_bytes).unwrap_or(0)),
                 // A first batch that is too large goes out anyway, or its reader would never get past it.
                 at_least_one: pass.bytes == 0,

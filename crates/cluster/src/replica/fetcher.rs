@@ -373,6 +373,7 @@ fn take(
             position.fetch_offset,
             answer.records,
             answer.high_watermark,
+            answer.log_start_offset,
         ),
     };
     done.map_err(|error| error.message)

@@ -6,6 +6,7 @@
 //! - The high watermark never goes back while the replica leads.
 //! - Whoever waits is registered under the same lock under which the condition was last checked.
 
+mod deletions;
 mod following;
 mod reading;
 
@@ -22,6 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub(crate) use self::{
+    deletions::Deletion,
     following::FollowerPosition,
     reading::{OffsetSpec, ReadBy, ReadSpec},
 };
@@ -65,6 +67,8 @@ struct Inner {
     high_watermark: i64,
     acks: AckWaits,
     fetches: FetchWaits,
+    /// Deletions of records that wait for the start of the followers' logs.
+    deletions: AckWaits,
     deleted: bool,
 }
 
@@ -146,6 +150,7 @@ impl Partition {
             high_watermark,
             acks: AckWaits::default(),
             fetches: FetchWaits::default(),
+            deletions: AckWaits::default(),
             deleted: false,
         };
         Self { key, topic, owner, inner: Mutex::new(inner) }
@@ -167,6 +172,7 @@ impl Partition {
         if image.leader != me {
             inner.leading = None;
             inner.acks.all();
+            inner.deletions.all();
             inner.fetches.news();
             return;
         }
@@ -177,8 +183,10 @@ impl Partition {
             let followers = image.replicas.iter().copied().filter(|id| *id != me);
             inner.leading = Some(Progress::new(followers, inner.log.end_offset(), now));
             inner.acks.all();
+            inner.deletions.all();
             inner.fetches.news();
         }
+        Self::answer_deletions(inner, me);
         self.advance(inner);
     }
 
@@ -211,7 +219,9 @@ impl Partition {
     /// Up to where everything is committed and no transaction undecided.
     fn last_stable(inner: &Inner) -> i64 {
         let high_watermark = inner.high_watermark;
-        inner.log.first_unstable_offset().map_or(high_watermark, |first| first.min(high_watermark))
+        let first =
+            inner.log.first_unstable_offset().map(|first| first.max(inner.log.start_offset()));
+        first.map_or(high_watermark, |first| first.min(high_watermark))
     }
 
     /// What a consumer of this isolation sees.
@@ -384,14 +394,17 @@ impl Partition {
         &self,
         inner: &mut Inner,
         id: i32,
-        offset: i64,
+        spec: &ReadSpec,
         broker_epoch: Option<i64>,
         now: Instant,
     ) {
         let end = inner.log.end_offset();
         let high_watermark = inner.high_watermark;
         let Some(progress) = &mut inner.leading else { return };
-        progress.fetched(id, offset, end, broker_epoch, now);
+        let has = (spec.log_start, spec.fetch_offset);
+        progress.fetched(id, has, end, broker_epoch, now);
+        Self::answer_deletions(inner, self.owner.broker);
+        let Some(progress) = &mut inner.leading else { return };
         if inner.image.isr.contains(&id) {
             self.advance(inner);
             return;
@@ -478,6 +491,7 @@ impl Partition {
         inner.deleted = true;
         inner.leading = None;
         inner.acks.all();
+        inner.deletions.all();
         inner.fetches.news();
     }
 

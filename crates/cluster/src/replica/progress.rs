@@ -9,6 +9,8 @@ use tokio::time::Instant;
 struct Follower {
     /// Everything below has been appended there; -1 until its first fetch.
     end_offset: i64,
+    /// Its log begins there; -1 until its first fetch.
+    log_start: i64,
     /// When it last had all that the leader had.
     caught_up: Instant,
     /// The leader's end and the time at its previous fetch.
@@ -32,17 +34,22 @@ impl Progress {
         epoch_start: i64,
         now: Instant,
     ) -> Self {
-        let follower =
-            Follower { end_offset: -1, caught_up: now, previous: None, broker_epoch: None };
+        let follower = Follower {
+            end_offset: -1,
+            log_start: -1,
+            caught_up: now,
+            previous: None,
+            broker_epoch: None,
+        };
         Self { followers: followers.map(|id| (id, follower.clone())).collect(), epoch_start }
     }
 
-    /// Takes note of a fetch: the follower has everything below `offset`. One of an earlier incarnation than seen
+    /// Takes note of a fetch: the follower has everything from `start` to below `offset`. One of an earlier incarnation than seen
     /// says nothing.
     pub(super) fn fetched(
         &mut self,
         id: i32,
-        offset: i64,
+        (start, offset): (i64, i64),
         leader_end: i64,
         broker_epoch: Option<i64>,
         now: Instant,
@@ -61,6 +68,7 @@ impl Progress {
             follower.caught_up = follower.caught_up.max(at);
         }
         follower.end_offset = offset;
+        follower.log_start = start;
         follower.previous = Some((leader_end, now));
         follower.broker_epoch = broker_epoch;
     }
@@ -68,6 +76,13 @@ impl Progress {
     /// Where a follower's log ends, as far as it has said; -1 before its first fetch.
     pub(super) fn end_offset(&self, id: i32) -> i64 {
         self.followers.get(&id).map_or(-1, |follower| follower.end_offset)
+    }
+
+    /// The earliest of the offsets at which the logs of the in-sync replicas begin.
+    pub(super) fn low_watermark(&self, leader: i32, leader_start: i64, isr: &[i32]) -> i64 {
+        let start = |id: &i32| self.followers.get(id).map_or(-1, |f| f.log_start);
+        let followers = isr.iter().filter(|id| **id != leader).map(start);
+        followers.min().unwrap_or(leader_start).min(leader_start)
     }
 
     /// The offset below which every in-sync replica has everything.

@@ -15,8 +15,8 @@ async fn the_slowest_in_sync_replica_commits() {
     let begin = Instant::now();
     let mut progress = Progress::new([2, 3].into_iter(), 5, begin);
     assert_eq!(progress.committed(1, 9, &[1, 2, 3]), -1, "nobody has fetched yet");
-    progress.fetched(2, 9, 9, None, begin);
-    progress.fetched(3, 7, 9, None, begin);
+    progress.fetched(2, (0, 9), 9, None, begin);
+    progress.fetched(3, (0, 7), 9, None, begin);
     assert_eq!(progress.committed(1, 9, &[1, 2, 3]), 7);
     assert_eq!(progress.committed(1, 9, &[1, 2]), 9);
     assert_eq!(progress.committed(1, 9, &[1]), 9);
@@ -29,12 +29,12 @@ async fn who_keeps_up_with_a_moving_end_stays_in_sync() {
     for second in 1..=20 {
         // 2 always fetches up to where the log ended at its fetch before, 3 stands still.
         let now = after(begin, second);
-        progress.fetched(2, (second as i64 - 1) * 10, second as i64 * 10, None, now);
-        progress.fetched(3, 0, second as i64 * 10, None, now);
+        progress.fetched(2, (0, (second as i64 - 1) * 10), second as i64 * 10, None, now);
+        progress.fetched(3, (0, 0), second as i64 * 10, None, now);
     }
     assert_eq!(progress.lagging(&[1, 2, 3], 200, LAG, after(begin, 20)), [3]);
     // At the end, nobody lags however long nothing is written.
-    progress.fetched(3, 200, 200, None, after(begin, 20));
+    progress.fetched(3, (0, 200), 200, None, after(begin, 20));
     assert!(progress.lagging(&[1, 3], 200, LAG, after(begin, 100)).is_empty());
 }
 
@@ -43,9 +43,9 @@ async fn joining_takes_the_high_watermark_and_the_epochs_start() {
     let begin = Instant::now();
     let mut progress = Progress::new([2].into_iter(), 8, begin);
     assert!(!progress.may_join(2, 0), "it has not fetched in this epoch");
-    progress.fetched(2, 7, 10, None, begin);
+    progress.fetched(2, (0, 7), 10, None, begin);
     assert!(!progress.may_join(2, 5), "older leaders wrote up to 8");
-    progress.fetched(2, 8, 10, None, begin);
+    progress.fetched(2, (0, 8), 10, None, begin);
     assert!(progress.may_join(2, 8));
     assert!(!progress.may_join(2, 9));
     assert!(!progress.may_join(4, 0), "not a replica");
@@ -55,10 +55,22 @@ async fn joining_takes_the_high_watermark_and_the_epochs_start() {
 async fn an_earlier_incarnation_says_nothing() {
     let begin = Instant::now();
     let mut progress = Progress::new([2].into_iter(), 0, begin);
-    progress.fetched(2, 10, 10, Some(4), begin);
-    progress.fetched(2, 6, 10, Some(5), begin);
+    progress.fetched(2, (0, 10), 10, Some(4), begin);
+    progress.fetched(2, (0, 6), 10, Some(5), begin);
     assert_eq!(progress.committed(1, 10, &[1, 2]), 6, "the next one has lost something");
-    progress.fetched(2, 10, 10, Some(4), begin);
+    progress.fetched(2, (0, 10), 10, Some(4), begin);
     assert_eq!(progress.committed(1, 10, &[1, 2]), 6);
     assert_eq!(progress.broker_epoch(2), Some(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_gone_when_every_in_sync_replica_has_deleted_them() {
+    let begin = Instant::now();
+    let mut progress = Progress::new([2, 3].into_iter(), 0, begin);
+    assert_eq!(progress.low_watermark(1, 4, &[1, 2, 3]), -1, "nobody has said");
+    progress.fetched(2, (4, 9), 9, None, begin);
+    progress.fetched(3, (2, 9), 9, None, begin);
+    assert_eq!(progress.low_watermark(1, 4, &[1, 2, 3]), 2);
+    assert_eq!(progress.low_watermark(1, 4, &[1, 2]), 4, "one out of sync is not waited for");
+    assert_eq!(progress.low_watermark(1, 4, &[1]), 4);
 }

@@ -46,6 +46,7 @@ impl Partition {
         fetch_offset: i64,
         records: Bytes,
         high_watermark: i64,
+        log_start: i64,
     ) -> Result<(), AppendError> {
         let mut inner = self.inner.lock();
         if !Self::follows(&inner, leader_epoch) || inner.log.end_offset() != fetch_offset {
@@ -70,6 +71,7 @@ impl Partition {
         }
         let high_watermark = inner.high_watermark;
         inner.log.committed_to(high_watermark);
+        Self::delete_as_leader(&mut inner, log_start);
         Ok(())
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct ReadSpec {
     pub(crate) current_leader_epoch: i32,
     pub(crate) fetch_offset: i64,
     pub(crate) last_fetched_epoch: i32,
+    /// Where a follower's log begins.
+    pub(crate) log_start: i64,
     pub(crate) max_bytes: usize,
     /// Return the first batch even if it is larger than `max_bytes`.
     pub(crate) at_least_one: bool,
@@ -124,7 +126,7 @@ impl Partition {
             });
         }
         if let ReadBy::Follower { id, broker_epoch, arrived: true } = by {
-            self.follower_fetched(&mut inner, id, spec.fetch_offset, broker_epoch, now);
+            self.follower_fetched(&mut inner, id, spec, broker_epoch, now);
             slice.high_watermark = inner.high_watermark;
             slice.last_stable = Self::last_stable(&inner);
         }

@@ -1,0 +1,204 @@
+//! What an administrator changes of topics that are there.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use curtail_wire::ErrorCode;
+
+use super::{Refusal, State};
+use crate::{
+    config::ClusterConfig,
+    controller::{
+        journal::Change,
+        placement::{self, TopicSpec},
+    },
+    image::{NO_LEADER, PartitionImage, PartitionKey, TopicImage},
+    topic_config::{ConfigEdit, TopicConfig},
+};
+
+/// More partitions for a topic.
+#[derive(Clone, Debug)]
+pub(crate) struct MorePartitions {
+    pub(crate) topic: String,
+    /// With those there are.
+    pub(crate) total: i32,
+    /// Replicas of each that comes; `None` to have them placed.
+    pub(crate) replicas: Option<Vec<Vec<i32>>>,
+}
+
+/// Whom an election may make the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Election {
+    /// The first replica, in sync.
+    Preferred,
+    /// Where no in-sync replica lives, any other.
+    Unclean,
+}
+
+impl State {
+    /// Where the replicas of partitions to come would be.
+    pub(in crate::controller) fn check_partitions(
+        &self,
+        more: &MorePartitions,
+        config: &ClusterConfig,
+    ) -> Result<(Arc<TopicImage>, Vec<Vec<i32>>), Refusal> {
+        let topic = self.topic_named(&more.topic)?;
+        let there = topic.partitions.len() as i32;
+        let refuse = |code, reason| Err((code, reason));
+        if more.total < there {
+            let reason = format!(
+                "The topic {} currently has {there} partition(s); {} would not be an increase.",
+                more.topic, more.total
+            );
+            return refuse(ErrorCode::INVALID_PARTITIONS, reason);
+        }
+        if more.total == there {
+            let reason = format!("Topic already has {there} partition(s).");
+            return refuse(ErrorCode::INVALID_PARTITIONS, reason);
+        }
+        let factor = topic.partitions.front().map_or(0, |first| first.replicas.len());
+        let added = more.total - there;
+        let mut spec = TopicSpec {
+            name: more.topic.clone(),
+            partitions: added,
+            replication_factor: factor as i16,
+            ..TopicSpec::default()
+        };
+        if let Some(replicas) = &more.replicas {
+            if replicas.len() != added as usize {
+                let reason = format!(
+                    "Attempted to add {added} additional partition(s), but only {} assignment(s) \
+                     were specified.",
+                    replicas.len()
+                );
+                return refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, reason);
+            }
+            if replicas.iter().any(|ids| ids.len() != factor) {
+                let reason = format!("Every partition of this topic has {factor} replica(s).");
+                return refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, reason);
+            }
+            (spec.partitions, spec.replication_factor) = (-1, -1);
+            spec.assignment = (0..).zip(replicas.iter().cloned()).collect();
+        }
+        let brokers = self.image.brokers.values();
+        let (fenced, live): (Vec<_>, Vec<_>) = brokers.partition(|broker| broker.fenced);
+        let ids = |brokers: &[&crate::image::BrokerImage]| -> Vec<i32> {
+            brokers.iter().map(|broker| broker.id).collect()
+        };
+        let placed =
+            placement::place(&spec, config, &ids(&live), &ids(&fenced), self.next_placement)?;
+        Ok((topic, placed))
+    }
+
+    /// Adds partitions to a topic.
+    pub(in crate::controller) fn create_partitions(
+        &mut self,
+        more: &MorePartitions,
+        config: &ClusterConfig,
+    ) -> Result<(), Refusal> {
+        let (topic, placed) = self.check_partitions(more, config)?;
+        self.next_placement = self.next_placement.wrapping_add(placed.len());
+        let mut topic = (*topic).clone();
+        topic.partitions.extend(placed.into_iter().map(|replicas| self.born(replicas)));
+        self.replace_topic(topic);
+        Ok(())
+    }
+
+    /// A partition in its first moment.
+    pub(super) fn born(&self, replicas: Vec<i32>) -> PartitionImage {
+        let isr: Arc<[i32]> = replicas.iter().copied().filter(|id| self.live(*id)).collect();
+        PartitionImage {
+            leader: isr.first().copied().unwrap_or(NO_LEADER),
+            leader_epoch: 0,
+            partition_epoch: 0,
+            isr,
+            replicas: replicas.into(),
+        }
+    }
+
+    /// What a topic's settings would be.
+    pub(in crate::controller) fn check_config(
+        &self,
+        name: &str,
+        edits: &[(String, ConfigEdit)],
+        config: &ClusterConfig,
+    ) -> Result<TopicConfig, Refusal> {
+        let topic = self.topic_named(name)?;
+        topic.config.edited(edits, config).map_err(|reason| (ErrorCode::INVALID_CONFIG, reason))
+    }
+
+    /// Changes a topic's settings.
+    pub(in crate::controller) fn alter_config(
+        &mut self,
+        name: &str,
+        edits: &[(String, ConfigEdit)],
+        config: &ClusterConfig,
+    ) -> Result<(), Refusal> {
+        let altered = self.check_config(name, edits, config)?;
+        let topic = self.topic_named(name)?;
+        if *topic.config != altered {
+            self.replace_topic(TopicImage { config: Arc::new(altered), ..(*topic).clone() });
+        }
+        Ok(())
+    }
+
+    fn topic_named(&self, name: &str) -> Result<Arc<TopicImage>, Refusal> {
+        let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        self.image.topic(name).cloned().ok_or_else(|| (code, code.message().to_owned()))
+    }
+
+    fn replace_topic(&mut self, topic: TopicImage) {
+        self.image.version += 1;
+        self.image.topics.insert(Arc::clone(&topic.name), Arc::new(topic.clone()));
+        self.changes.push(Change::Topic(topic));
+    }
+
+    /// All partitions, by topic.
+    pub(in crate::controller) fn all_partitions(&self) -> BTreeMap<String, Vec<i32>> {
+        let topics = self.image.topics.values();
+        topics.map(|t| (t.name.to_string(), (0..t.partitions.len() as i32).collect())).collect()
+    }
+
+    /// Elects the leader of a partition anew.
+    pub(in crate::controller) fn elect_leader(
+        &mut self,
+        name: &str,
+        index: i32,
+        election: Election,
+    ) -> Result<(), Refusal> {
+        let unknown = || {
+            let reason = format!("No such partition as {name}-{index}");
+            (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, reason)
+        };
+        let key = PartitionKey { topic: self.image.topic(name).ok_or_else(unknown)?.id, index };
+        let partition = self.partition(key).ok_or_else(unknown)?.clone();
+        let in_sync = |id: &i32| partition.isr.contains(id) && self.live(*id);
+        let not_needed = || (ErrorCode::ELECTION_NOT_NEEDED, String::new());
+        let chosen = match election {
+            Election::Preferred => {
+                let preferred = partition.replicas.first().copied().unwrap_or(NO_LEADER);
+                if partition.leader == preferred {
+                    return Err(not_needed());
+                }
+                let code = ErrorCode::PREFERRED_LEADER_NOT_AVAILABLE;
+                let refusal = || (code, "The preferred leader is not in sync.".to_owned());
+                Some(preferred).filter(in_sync).ok_or_else(refusal)?
+            }
+            Election::Unclean => {
+                if partition.leader != NO_LEADER {
+                    return Err(not_needed());
+                }
+                let clean = partition.replicas.iter().find(|id| in_sync(id));
+                let any = || partition.replicas.iter().find(|id| self.live(**id));
+                let code = ErrorCode::ELIGIBLE_LEADERS_NOT_AVAILABLE;
+                let refusal = || (code, "No replica lives.".to_owned());
+                *clean.or_else(any).ok_or_else(refusal)?
+            }
+        };
+        if !partition.isr.contains(&chosen) {
+            // What the others have beyond the new leader's log is lost to them, too.
+            self.change_partition(key, |p| p.isr = [chosen].into());
+        }
+        self.set_leader(key, chosen);
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! What an administrator changes of topics that are there.
+
+use super::*;
+
+fn more(total: i32) -> MorePartitions {
+    MorePartitions { topic: "t".to_owned(), total, replicas: None }
+}
+
+fn reloaded(state: &mut State) -> State {
+    State::load("cluster", state.take_changes(), &[1, 2, 3])
+}
+
+#[test]
+fn partitions_and_settings_survive_a_restart() {
+    let config = ClusterConfig::default();
+    let (mut state, _) = three();
+    let before = partition(&state, 2);
+    state.create_partitions(&more(5), &config).unwrap();
+    assert_eq!(partition(&state, 2), before, "what is there stays as it is");
+    assert_eq!(partition(&state, 4).isr.len(), 3);
+    let set = [("retention.ms".to_owned(), ConfigEdit::Set("7".to_owned()))];
+    state.alter_config("t", &set, &config).unwrap();
+    state.fence(1);
+    let after = reloaded(&mut state);
+    let topic = after.image.topic("t").unwrap();
+    assert_eq!(topic.partitions.len(), 5);
+    assert_eq!(topic.config.given()["retention.ms"], "7");
+    assert!(!partition(&after, 4).isr.contains(&1), "changes after that count as well");
+}
+
+#[test]
+fn a_refused_change_changes_nothing() {
+    let config = ClusterConfig::default();
+    let (mut state, _) = three();
+    state.take_changes();
+    let version = state.image.version;
+    for total in [3, 2, -1] {
+        let refused = state.create_partitions(&more(total), &config).unwrap_err();
+        assert_eq!(refused.0, ErrorCode::INVALID_PARTITIONS);
+    }
+    let unknown = MorePartitions { replicas: Some(vec![vec![1, 2, 9]]), ..more(4) };
+    let refused = state.create_partitions(&unknown, &config).unwrap_err();
+    assert_eq!(refused.0, ErrorCode::INVALID_REPLICA_ASSIGNMENT);
+    let edits = [
+        ("retention.ms".to_owned(), ConfigEdit::Set("7".to_owned())),
+        ("retention.ms".to_owned(), ConfigEdit::Append("7".to_owned())),
+    ];
+    let refused = state.alter_config("t", &edits, &config).unwrap_err();
+    assert_eq!(refused.0, ErrorCode::INVALID_CONFIG);
+    assert_eq!((state.image.version, state.take_changes()), (version, Vec::new()));
+}
+
+#[test]
+fn only_an_unclean_election_takes_a_replica_out_of_sync() {
+    let (mut state, _) = three();
+    (1..=3).for_each(|id| state.fence(id));
+    let last = partition(&state, 0).isr[0];
+    let other = (1..=3).find(|id| *id != last).unwrap();
+    register(&mut state, other);
+    let before = partition(&state, 0);
+    assert_eq!(before.leader, NO_LEADER);
+    let refused = state.elect_leader("t", 0, Election::Preferred).unwrap_err();
+    assert_eq!(refused.0, ErrorCode::PREFERRED_LEADER_NOT_AVAILABLE);
+    state.elect_leader("t", 0, Election::Unclean).unwrap();
+    let after = partition(&state, 0);
+    assert_eq!((after.leader, &after.isr[..]), (other, &[other][..]));
+    assert!(after.leader_epoch > before.leader_epoch);
+    let refused = state.elect_leader("t", 0, Election::Unclean).unwrap_err();
+    assert_eq!(refused.0, ErrorCode::ELECTION_NOT_NEEDED);
+}

@@ -1,0 +1,46 @@
+//! DescribeLogDirs, key 35, versions 1 to 4: the broker's one directory and what its replicas take there. How much room
+//! the disk has is not told (-1).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use curtail_wire::cold::messages::{
+    DescribeLogDirsRequest, DescribeLogDirsResponse, TopicName,
+    describe_log_dirs_response::{
+        DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+    },
+};
+
+use super::{Answer, Call, text};
+
+pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let request: DescribeLogDirsRequest = call.decode(body)?;
+    let wanted = |topic: &str, index: i32| {
+        request.topics.as_ref().is_none_or(|topics| {
+            topics.iter().any(|t| t.topic.0.as_str() == topic && t.partitions.contains(&index))
+        })
+    };
+    let mut topics: BTreeMap<String, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+    for partition in call.broker.partitions() {
+        let index = partition.key.index;
+        if !wanted(&partition.topic, index) {
+            continue;
+        }
+        let described = DescribeLogDirsPartition::default()
+            .with_partition_index(index)
+            .with_partition_size(i64::try_from(partition.size_bytes()).unwrap_or(i64::MAX))
+            .with_offset_lag(partition.offset_lag());
+        topics.entry(partition.topic.to_string()).or_default().push(described);
+    }
+    let topics = topics.into_iter().map(|(name, partitions)| {
+        DescribeLogDirsTopic::default()
+            .with_name(TopicName(text(&name)))
+            .with_partitions(partitions)
+    });
+    let result = DescribeLogDirsResult::default()
+        .with_log_dir(text(&call.broker.dir().display().to_string()))
+        .with_topics(topics.collect())
+        .with_total_bytes(-1)
+        .with_usable_bytes(-1);
+    call.answer(&DescribeLogDirsResponse::default().with_results(vec![result]), out)
+}
