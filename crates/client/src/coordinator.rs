@@ -1,10 +1,10 @@
 //! Coordinators of groups and transactions: who it is, and whether it still is.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use curtail_proto::metadata::Node;
 use curtail_wire::{
-    ErrorCode,
+    ApiKey, ErrorCode,
     cold::{StrBytes, messages},
 };
 use tokio::time::{sleep, timeout};
@@ -39,16 +39,82 @@ async fn ask(
     connection: &mut Connection,
     what: Coordinated<'_>,
 ) -> Result<Result<Node, ErrorCode>> {
-    /// The first version that names several keys in one request.
-    const BATCHED: i16 = 4;
-    let (key, key_type) = match what {
-        Coordinated::Group(id) => (id, 0),
-        Coordinated::Transactions(id) => (id, 1),
+    let (kind, key) = match what {
+        Coordinated::Group(id) => (Coordinators::OfGroups, id),
+        Coordinated::Transactions(id) => (Coordinators::OfTransactions, id),
     };
+    ask_one(connection, kind, key).await
+}
+
+/// What many things have coordinators for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coordinators {
+    /// Groups, by `group.id`.
+    OfGroups,
+    /// Transactions, by `transactional.id`.
+    OfTransactions,
+}
+
+impl Coordinators {
+    fn key_type(self) -> i8 {
+        match self {
+            Self::OfGroups => 0,
+            Self::OfTransactions => 1,
+        }
+    }
+
+    /// One of the things, for errors.
+    pub(crate) fn name(self, id: &str) -> String {
+        match self {
+            Self::OfGroups => format!("group '{id}'"),
+            Self::OfTransactions => format!("transactional id '{id}'"),
+        }
+    }
+}
+
+/// The first version that names several keys in one request.
+const BATCHED: i16 = 4;
+
+/// The coordinator of each key, in the order of the keys: one request where the broker takes several keys in one.
+pub(crate) async fn ask_each(
+    connection: &mut Connection,
+    kind: Coordinators,
+    keys: &[&str],
+) -> Result<Vec<Result<Node, ErrorCode>>> {
+    if connection.negotiate(ApiKey::FIND_COORDINATOR, BATCHED..=5).is_err() {
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            found.push(ask_one(connection, kind, key).await?);
+        }
+        return Ok(found);
+    }
+    let request = messages::FindCoordinatorRequest::default()
+        .with_key_type(kind.key_type())
+        .with_coordinator_keys(
+            keys.iter().map(|key| StrBytes::from_string((*key).to_owned())).collect(),
+        );
+    let answer: messages::FindCoordinatorResponse =
+        connection.request(BATCHED..=5, |_| request).await?;
+    let mut by_key = BTreeMap::new();
+    for found in answer.coordinators {
+        let node =
+            node(connection, found.error_code, found.node_id.0, found.host.as_str(), found.port)?;
+        by_key.insert(found.key.as_str().to_owned(), node);
+    }
+    let missing = Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    Ok(keys.iter().map(|key| by_key.get(*key).cloned().unwrap_or(missing.clone())).collect())
+}
+
+async fn ask_one(
+    connection: &mut Connection,
+    kind: Coordinators,
+    key: &str,
+) -> Result<Result<Node, ErrorCode>> {
     let key = StrBytes::from_string(key.to_owned());
     let answer: messages::FindCoordinatorResponse = connection
         .request(1..=5, |version| {
-            let request = messages::FindCoordinatorRequest::default().with_key_type(key_type);
+            let request =
+                messages::FindCoordinatorRequest::default().with_key_type(kind.key_type());
             if version >= BATCHED {
                 request.with_coordinator_keys(vec![key])
             } else {
@@ -60,13 +126,23 @@ async fn ask(
         Some(found) => (found.error_code, found.node_id.0, found.host, found.port),
         None => (answer.error_code, answer.node_id.0, answer.host, answer.port),
     };
+    node(connection, code, id, host.as_str(), port)
+}
+
+fn node(
+    connection: &Connection,
+    code: i16,
+    id: i32,
+    host: &str,
+    port: i32,
+) -> Result<Result<Node, ErrorCode>> {
     if ErrorCode(code).is_error() {
         return Ok(Err(ErrorCode(code)));
     }
-    let Ok(port) = u16::try_from(port) else {
-        return Err(connection.protocol_error(format!("a coordinator at port {port}")));
-    };
-    Ok(Ok(Node { id, host: host.as_str().to_owned(), port, rack: None }))
+    match u16::try_from(port) {
+        Ok(port) => Ok(Ok(Node { id, host: host.to_owned(), port, rack: None })),
+        Err(_) => Err(connection.protocol_error(format!("a coordinator at port {port}"))),
+    }
 }
 
 /// Resolves once another broker is the coordinator, with its id; never before there is reason to ask. A coordinator that

@@ -1,7 +1,7 @@
 //! An Apache Kafka client built for the latency tail.
 //!
 //! [`Producer`] sends records in batches, idempotently and in order; [`Consumer`] reads partitions, assigned by hand or
-//! shared in a group, fetching ahead within a byte budget; [`Admin`] manages topics. Settings have Kafka's names, units
+//! shared in a group, fetching ahead within a byte budget; [`Admin`] manages topics, settings, groups and offsets. Settings have Kafka's names, units
 //! and defaults, as typed fields or as properties.
 //!
 //! Everything runs on the caller's tokio runtime, current-thread or multi-thread; [`blocking`] has the same for plain
@@ -60,8 +60,15 @@ mod producer;
 mod record;
 
 pub use admin::{
-    Admin, BrokerDescription, ClusterDescription, Each, NewTopic, PartitionDescription,
-    TopicDescription, TopicListing,
+    AbortTransaction, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission,
+    AclResource, Admin, BrokerDescription, ClusterDescription, ConfigChange, ConfigEntry,
+    ConfigResource, ConfigSource, ConfigSynonym, Each, Election, Features, GroupDescription,
+    GroupKind, GroupListing, GroupOffsets, GroupState, ListedOffset, LogDir, LogDirReplica,
+    MemberDescription, Mode, NewPartitions, NewTopic, OffsetSpec, OngoingReassignment,
+    PartitionDescription, ProducerState, QuorumDescription, QuorumReplica, QuotaChange,
+    QuotaEntity, QuotaFilter, QuotaMatch, Quotas, Reassignment, ScramChange, ScramCredential,
+    ScramMechanism, TopicDescription, TopicListing, TransactionDescription, TransactionFilter,
+    TransactionListing,
 };
 pub use config::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, Given,

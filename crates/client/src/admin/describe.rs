@@ -23,13 +23,8 @@ impl Admin {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn list_topics(&self) -> Result<Vec<TopicListing>> {
-        let mut attempts = self.attempts("the list of topics (default.api.timeout.ms)");
-        let answer = loop {
-            match attempts.run(self.metadata(None)).await {
-                Ok(answer) => break answer,
-                Err(error) => attempts.again(error).await?,
-            }
-        };
+        let what = "the list of topics (default.api.timeout.ms)";
+        let answer = self.retried(what, |_| self.metadata(None)).await?;
         let mut topics: Vec<TopicListing> = answer
             .topics
             .into_iter()
@@ -55,13 +50,8 @@ impl Admin {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn describe_topics(&self, names: &[&str]) -> Result<Each<String, TopicDescription>> {
-        let mut attempts = self.attempts("the description of topics (default.api.timeout.ms)");
-        let mut answer = loop {
-            match attempts.run(self.metadata(Some(names))).await {
-                Ok(answer) => break answer,
-                Err(error) => attempts.again(error).await?,
-            }
-        };
+        let what = "the description of topics (default.api.timeout.ms)";
+        let mut answer = self.retried(what, |_| self.metadata(Some(names))).await?;
         let mut take = |name: &str| {
             let at = answer.topics.iter().position(|t| t.name.as_deref() == Some(name));
             match at.map(|at| answer.topics.swap_remove(at)) {
@@ -81,13 +71,8 @@ impl Admin {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn describe_cluster(&self) -> Result<ClusterDescription> {
-        let mut attempts = self.attempts("the description of the cluster (default.api.timeout.ms)");
-        loop {
-            match attempts.run(self.metadata(Some(&[]))).await {
-                Ok(answer) => return Ok(describe_cluster(answer)),
-                Err(error) => attempts.again(error).await?,
-            }
-        }
+        let what = "the description of the cluster (default.api.timeout.ms)";
+        Ok(describe_cluster(self.retried(what, |_| self.metadata(Some(&[]))).await?))
     }
 
     /// Asks any broker once; `None` asks for all topics. Never creates any.

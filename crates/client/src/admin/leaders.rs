@@ -7,22 +7,51 @@ use curtail_wire::{
     cold::{StrBytes, messages},
 };
 use messages::{
-    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersRequest,
-    ElectLeadersResponse,
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, BrokerId,
+    ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     alter_partition_reassignments_request::{ReassignablePartition, ReassignableTopic},
     elect_leaders_request::TopicPartitions,
+    list_partition_reassignments_request::ListPartitionReassignmentsTopics,
 };
 
-use super::{Admin, Each, broker_error, topics::each};
+use super::{Admin, Each, broker_error, partition_result, rounds::each, topics_of};
 use crate::{Result, TopicPartition};
 
-/// ElectLeaders: the preferred replica, in sync.
-const PREFERRED: i8 = 0;
+/// Whom an election may make the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Election {
+    /// The first of the replicas, if it is in sync.
+    Preferred,
+    /// Where no replica in sync is alive, one that is not: records that it does not have are lost.
+    Unclean,
+}
+
+/// Where a partition is to live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reassignment {
+    /// On these brokers, the first being the preferred leader.
+    To(Vec<i32>),
+    /// Where it was before a reassignment that has not ended.
+    Cancel,
+}
+
+/// A reassignment that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OngoingReassignment {
+    /// Broker ids of all replicas, those that come and those that go included.
+    pub replicas: Vec<i32>,
+    /// Broker ids of replicas that are being filled.
+    pub adding: Vec<i32>,
+    /// Broker ids of replicas that will go.
+    pub removing: Vec<i32>,
+}
 
 impl Admin {
-    /// Gives partitions other replicas, the first of each list being the preferred leader (KIP-455), each with a result
-    /// of its own. Replicas that are new are filled after this returns; the leader changes only if it is no
-    /// longer among them, see [`Admin::elect_preferred_leaders`].
+    /// Gives partitions other replicas (KIP-455), or takes that back, each with a result of its own. Replicas that come
+    /// are filled after this returns, see [`Admin::list_partition_reassignments`]; the leader changes only if it is no
+    /// longer among them, see [`Admin::elect_leaders`].
     ///
     /// # Errors
     /// If the controller does not answer within `default.api.timeout.ms`, or refuses the whole request.
@@ -31,41 +60,40 @@ impl Admin {
     /// A call that is dropped may have been carried out.
     pub async fn alter_partition_reassignments(
         &self,
-        replicas: &[(TopicPartition, Vec<i32>)],
+        reassignments: &[(TopicPartition, Reassignment)],
     ) -> Result<Each<TopicPartition, ()>> {
-        let mut attempts = self.attempts("reassigning partitions (default.api.timeout.ms)");
-        let answer = loop {
-            match attempts.run(self.reassign_once(replicas, attempts.timeout_ms())).await {
-                Ok(answer) => break answer,
-                Err(error) => attempts.again(error).await?,
-            }
-        };
+        let what = "reassigning partitions (default.api.timeout.ms)";
+        let once = |timeout_ms| self.reassign_once(reassignments, timeout_ms);
+        let answer = self.retried(what, once).await?;
         let mut outcome = BTreeMap::new();
         for topic in answer.responses {
             for partition in topic.partitions {
                 let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
-                let result = result_of(&at, partition.error_code, partition.error_message.as_ref());
+                let message = partition.error_message.as_deref();
+                let result = partition_result(&at, partition.error_code, message);
                 outcome.insert(at, result);
             }
         }
-        Ok(each(replicas.iter().map(|(at, _)| at.clone()), outcome))
+        Ok(each(reassignments.iter().map(|(at, _)| at.clone()), outcome))
     }
 
     async fn reassign_once(
         &self,
-        replicas: &[(TopicPartition, Vec<i32>)],
+        reassignments: &[(TopicPartition, Reassignment)],
         timeout_ms: i32,
     ) -> Result<AlterPartitionReassignmentsResponse> {
-        let mut topics: BTreeMap<&str, Vec<ReassignablePartition>> = BTreeMap::new();
-        for (at, ids) in replicas {
-            let partition = ReassignablePartition::default()
-                .with_partition_index(at.partition)
-                .with_replicas(Some(ids.iter().map(|id| (*id).into()).collect()));
-            topics.entry(&at.topic).or_default().push(partition);
-        }
+        let wanted: BTreeMap<&TopicPartition, &Reassignment> =
+            reassignments.iter().map(|(at, to)| (at, to)).collect();
+        let partitions: Vec<TopicPartition> = wanted.keys().map(|at| (*at).clone()).collect();
+        let topics = topics_of(&partitions, |index, at| {
+            let replicas = match wanted[at] {
+                Reassignment::To(ids) => Some(ids.iter().map(|id| (*id).into()).collect()),
+                Reassignment::Cancel => None,
+            };
+            ReassignablePartition::default().with_partition_index(index).with_replicas(replicas)
+        });
         let topics = topics.into_iter().map(|(name, partitions)| {
-            let name = StrBytes::from_string(name.to_owned());
-            ReassignableTopic::default().with_name(name.into()).with_partitions(partitions)
+            ReassignableTopic::default().with_name(name).with_partitions(partitions)
         });
         let request = AlterPartitionReassignmentsRequest::default()
             .with_topics(topics.collect())
@@ -79,32 +107,85 @@ impl Admin {
         }
     }
 
-    /// Makes the preferred replica of each partition its leader (KIP-460), each with a result of its own. Where it
-    /// leads already nothing happens, which is no error. Brokers learn of it in their own time.
+    /// The reassignments that have not ended: of all partitions, or of those named.
+    ///
+    /// # Errors
+    /// If the controller does not answer within `default.api.timeout.ms`, or refuses the request.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn list_partition_reassignments(
+        &self,
+        partitions: Option<&[TopicPartition]>,
+    ) -> Result<BTreeMap<TopicPartition, OngoingReassignment>> {
+        let what = "listing reassignments (default.api.timeout.ms)";
+        let once = |timeout_ms| self.reassignments_once(partitions, timeout_ms);
+        let answer = self.retried(what, once).await?;
+        let ids = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
+        let mut ongoing = BTreeMap::new();
+        for topic in answer.topics {
+            for partition in topic.partitions {
+                let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                let found = OngoingReassignment {
+                    replicas: ids(partition.replicas),
+                    adding: ids(partition.adding_replicas),
+                    removing: ids(partition.removing_replicas),
+                };
+                ongoing.insert(at, found);
+            }
+        }
+        Ok(ongoing)
+    }
+
+    async fn reassignments_once(
+        &self,
+        partitions: Option<&[TopicPartition]>,
+        timeout_ms: i32,
+    ) -> Result<ListPartitionReassignmentsResponse> {
+        let topics = partitions.map(|partitions| {
+            let topics = topics_of(partitions, |index, _| index).into_iter();
+            let topics = topics.map(|(name, indexes)| {
+                ListPartitionReassignmentsTopics::default()
+                    .with_name(name)
+                    .with_partition_indexes(indexes)
+            });
+            topics.collect()
+        });
+        let request = ListPartitionReassignmentsRequest::default()
+            .with_topics(topics)
+            .with_timeout_ms(timeout_ms);
+        let answer: ListPartitionReassignmentsResponse =
+            self.ask_controller(0..=0, |_| request).await?;
+        match ErrorCode(answer.error_code).ok() {
+            Ok(()) => Ok(answer),
+            Err(code) => Err(broker_error("reassignments", code, answer.error_message.as_deref())),
+        }
+    }
+
+    /// Elects the leader of each partition anew (KIP-460), each with a result of its own. Where the leader is the one
+    /// wanted already nothing happens, which is no error. Brokers learn of it in their own time.
     ///
     /// # Errors
     /// If the controller does not answer within `default.api.timeout.ms`, or refuses the whole request.
     ///
     /// # Cancel safety
     /// A call that is dropped may have been carried out.
-    pub async fn elect_preferred_leaders(
+    pub async fn elect_leaders(
         &self,
+        election: Election,
         partitions: &[TopicPartition],
     ) -> Result<Each<TopicPartition, ()>> {
-        let mut attempts = self.attempts("electing leaders (default.api.timeout.ms)");
-        let answer = loop {
-            match attempts.run(self.elect_once(partitions, attempts.timeout_ms())).await {
-                Ok(answer) => break answer,
-                Err(error) => attempts.again(error).await?,
-            }
-        };
+        let what = "electing leaders (default.api.timeout.ms)";
+        let once = |timeout_ms| self.elect_once(election, partitions, timeout_ms);
+        let answer = self.retried(what, once).await?;
         let mut outcome = BTreeMap::new();
         for topic in answer.replica_election_results {
             for partition in topic.partition_result {
                 let at = TopicPartition::new(topic.topic.as_str(), partition.partition_id);
+                let message = partition.error_message.as_deref();
                 let result = match ErrorCode(partition.error_code) {
                     ErrorCode::ELECTION_NOT_NEEDED => Ok(()),
-                    code => result_of(&at, code.0, partition.error_message.as_ref()),
+                    code => partition_result(&at, code.0, message),
                 };
                 outcome.insert(at, result);
             }
@@ -114,19 +195,18 @@ impl Admin {
 
     async fn elect_once(
         &self,
+        election: Election,
         partitions: &[TopicPartition],
         timeout_ms: i32,
     ) -> Result<ElectLeadersResponse> {
-        let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
-        for at in partitions {
-            topics.entry(&at.topic).or_default().push(at.partition);
-        }
-        let topics = topics.into_iter().map(|(name, partitions)| {
-            let name = StrBytes::from_string(name.to_owned());
-            TopicPartitions::default().with_topic(name.into()).with_partitions(partitions)
+        let topics = topics_of(partitions, |index, _| index).into_iter().map(|(name, indexes)| {
+            TopicPartitions::default().with_topic(name).with_partitions(indexes)
         });
         let request = ElectLeadersRequest::default()
-            .with_election_type(PREFERRED)
+            .with_election_type(match election {
+                Election::Preferred => 0,
+                Election::Unclean => 1,
+            })
             .with_topic_partitions(Some(topics.collect()))
             .with_timeout_ms(timeout_ms);
         let answer: ElectLeadersResponse = self.ask_controller(1..=2, |_| request).await?;
@@ -135,9 +215,4 @@ impl Admin {
             Err(code) => Err(broker_error("election", code, None)),
         }
     }
-}
-
-fn result_of(at: &TopicPartition, code: i16, message: Option<&StrBytes>) -> Result<()> {
-    let message = message.map(StrBytes::as_str);
-    ErrorCode(code).ok().map_err(|code| broker_error(&at.to_string(), code, message))
 }

@@ -1,34 +1,66 @@
-//! Topics and the cluster: what an administrator asks for. Straight-line requests, each over a connection of its own
-//! that is kept for the next one.
+//! What an administrator asks for. Straight-line requests, each over a connection of its own that is kept for the next
+//! one; `rounds` has how a call asks many brokers and asks again.
 
+mod acls;
+mod brokers;
+mod configs;
 mod describe;
+mod groups;
 mod leaders;
+mod offsets;
+mod quotas;
+mod rounds;
+mod scram;
 mod topics;
+mod transactions;
 mod types;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use curtail_net::Env;
 use curtail_proto::backoff::Backoff;
-use curtail_wire::ErrorCode;
+use curtail_wire::{
+    ErrorCode,
+    cold::{StrBytes, messages::TopicName},
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
-pub use self::types::{
-    BrokerDescription, ClusterDescription, NewTopic, PartitionDescription, TopicDescription,
-    TopicListing,
+pub use self::{
+    acls::{
+        Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
+    },
+    brokers::{Features, LogDir, LogDirReplica, QuorumDescription, QuorumReplica},
+    configs::{ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym},
+    groups::{
+        GroupDescription, GroupKind, GroupListing, GroupOffsets, GroupState, MemberDescription,
+    },
+    leaders::{Election, OngoingReassignment, Reassignment},
+    offsets::{ListedOffset, OffsetSpec},
+    quotas::{QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch, Quotas},
+    scram::{ScramChange, ScramCredential, ScramMechanism},
+    transactions::{
+        AbortTransaction, ProducerState, TransactionDescription, TransactionFilter,
+        TransactionListing,
+    },
+    types::{
+        BrokerDescription, ClusterDescription, Mode, NewPartitions, NewTopic, PartitionDescription,
+        TopicDescription, TopicListing,
+    },
 };
 use crate::{
-    AdminConfig, Error, Result,
+    AdminConfig, Error, Result, TopicPartition,
     conn::Connection,
     error::one_line,
     metadata::{AutoCreate, MetadataHandle},
 };
 
-/// Creates, deletes and describes topics. Clones share connections.
+/// Administers a cluster: topics, settings, groups, offsets, replicas, transactions, users and their rights. Clones
+/// share connections.
 ///
 /// Every call is tried again after errors that pass, such as a controller that moves, within
-/// `default.api.timeout.ms`. A call that creates or deletes and fails may have been carried out.
+/// `default.api.timeout.ms`. What is asked of many things at once has a result for each ([`Each`]), and goes to each
+/// broker in one request. A call that changes something and fails may have been carried out.
 #[derive(Clone)]
 pub struct Admin {
     shared: Arc<Shared>,
@@ -193,4 +225,25 @@ fn topic_error(name: &str, code: ErrorCode, message: Option<&str>) -> Error {
 fn broker_error(what: &str, code: ErrorCode, message: Option<&str>) -> Error {
     let message = message.unwrap_or_else(|| code.message());
     Error::Broker { what: what.into(), code, message: Some(one_line(message).into()) }
+}
+
+/// The error of one partition, in the broker's words where it has some.
+fn partition_result(at: &TopicPartition, code: i16, message: Option<&str>) -> Result<()> {
+    ErrorCode(code).ok().map_err(|code| broker_error(&at.to_string(), code, message))
+}
+
+/// Partitions by topic, as requests have them.
+fn topics_of<T>(
+    partitions: &[TopicPartition],
+    mut one: impl FnMut(i32, &TopicPartition) -> T,
+) -> Vec<(TopicName, Vec<T>)> {
+    let mut topics: BTreeMap<&str, Vec<T>> = BTreeMap::new();
+    for at in partitions {
+        topics.entry(&at.topic).or_default().push(one(at.partition, at));
+    }
+    topics.into_iter().map(|(name, parts)| (text(name).into(), parts)).collect()
+}
+
+fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
 }

@@ -43,6 +43,47 @@ impl NewTopic {
     }
 }
 
+/// Whether a call changes something, or only says whether it would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It changes what it is asked to.
+    Apply,
+    /// It checks, and changes nothing.
+    Validate,
+}
+
+impl Mode {
+    pub(super) fn validates(self) -> bool {
+        self == Self::Validate
+    }
+}
+
+/// More partitions for a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPartitions {
+    /// The topic.
+    pub topic: String,
+    /// How many partitions it is to have, those there are included.
+    pub total: i32,
+    /// Broker ids of the replicas of each partition that comes, the preferred leader first; the brokers place them if
+    /// `None`.
+    pub replicas: Option<Vec<Vec<i32>>>,
+}
+
+impl NewPartitions {
+    /// Partitions whose replicas the brokers place.
+    pub fn new(topic: impl Into<String>, total: i32) -> Self {
+        Self { topic: topic.into(), total, replicas: None }
+    }
+
+    /// Says where the replicas of each partition that comes are to be.
+    #[must_use]
+    pub fn replicas(mut self, replicas: impl IntoIterator<Item = Vec<i32>>) -> Self {
+        self.replicas = Some(replicas.into_iter().collect());
+        self
+    }
+}
+
 /// A topic in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicListing {

@@ -11,7 +11,8 @@ mod proxy;
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{
-    Admin, AdminConfig, NewTopic, PartitionDescription, TopicDescription, TopicPartition,
+    Admin, AdminConfig, Election, NewTopic, PartitionDescription, Reassignment, TopicDescription,
+    TopicPartition,
 };
 use curtail_cluster::ClusterConfig;
 use tokio::runtime::Runtime;
@@ -349,14 +350,14 @@ impl Testbed {
             let leader = replicas.iter().position(leads).unwrap_or(0);
             let next = (leader + 1) % replicas.len().max(1);
             replicas.rotate_left(next);
-            (partition.clone(), replicas)
+            (partition.clone(), Reassignment::To(replicas))
         });
         let rotated: Vec<_> = rotated.collect();
         runtime.block_on(async {
             for (_, done) in admin.alter_partition_reassignments(&rotated).await? {
                 done?;
             }
-            for (_, done) in admin.elect_preferred_leaders(&partitions).await? {
+            for (_, done) in admin.elect_leaders(Election::Preferred, &partitions).await? {
                 done?;
             }
             Ok::<_, curtail::Error>(())

@@ -1,0 +1,208 @@
+//! What single brokers have: their directories and what they can do; and who decides for the cluster.
+
+use std::collections::BTreeMap;
+
+use curtail_wire::{ErrorCode, cold::messages};
+use messages::{
+    ApiVersionsRequest, ApiVersionsResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
+    DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum_request,
+    describe_quorum_response,
+};
+
+use super::{Admin, Each, broker_error, text};
+use crate::{Result, TopicPartition};
+
+/// A directory of a broker's logs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LogDir {
+    /// Its path there.
+    pub path: String,
+    /// Whether it can be used.
+    pub state: Result<()>,
+    /// What lies in it. A partition that moves between directories is in both.
+    pub replicas: BTreeMap<TopicPartition, LogDirReplica>,
+    /// Bytes of the disk, where the broker says.
+    pub total_bytes: Option<u64>,
+    /// Bytes that are free for the broker, where it says.
+    pub usable_bytes: Option<u64>,
+}
+
+/// A replica in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogDirReplica {
+    /// Bytes of its segments.
+    pub size: u64,
+    /// How many offsets it is behind what is committed, or, for one that is to take another's place, behind that one.
+    pub offset_lag: i64,
+    /// Whether it is to take the place of the one in another directory.
+    pub is_future: bool,
+}
+
+/// The features of a cluster (KIP-584).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Features {
+    /// The level in force of each.
+    pub finalized: BTreeMap<String, i16>,
+    /// Grows with every change of a level; `None` where the broker does not say.
+    pub epoch: Option<i64>,
+    /// The lowest and the highest level that the broker asked can do, of each.
+    pub supported: BTreeMap<String, (i16, i16)>,
+}
+
+/// The controllers of a cluster (KIP-595).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuorumDescription {
+    /// Id of the active one.
+    pub leader: i32,
+    /// Grows with every election.
+    pub leader_epoch: i32,
+    /// Up to where the metadata is decided.
+    pub high_watermark: i64,
+    /// Those who elect.
+    pub voters: Vec<QuorumReplica>,
+    /// Those who only follow, such as brokers.
+    pub observers: Vec<QuorumReplica>,
+}
+
+/// One who has the metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuorumReplica {
+    /// Its id.
+    pub id: i32,
+    /// Where its log of the metadata ends.
+    pub log_end_offset: i64,
+    /// When it had all of it last, in milliseconds since 1970-01-01 UTC, where known.
+    pub last_caught_up: Option<i64>,
+}
+
+impl Admin {
+    /// The directories of brokers and what lies in them, each broker with a result of its own.
+    ///
+    /// # Errors
+    /// If no broker answers within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn describe_log_dirs(&self, brokers: &[i32]) -> Result<Each<i32, Vec<LogDir>>> {
+        self.rounds("describing log directories (default.api.timeout.ms)", brokers, |open, _| {
+            self.at_brokers(open, |admin, broker| async move {
+                let request = DescribeLogDirsRequest::default().with_topics(None);
+                let answer: DescribeLogDirsResponse =
+                    admin.ask(&broker, 1..=4, |_| request).await?;
+                let what = format!("log directories of broker {}", broker.id);
+                ErrorCode(answer.error_code)
+                    .ok()
+                    .map_err(|code| broker_error(&what, code, None))?;
+                Ok(log_dirs(answer))
+            })
+        })
+        .await
+    }
+
+    /// The features in force, and those that a broker can do.
+    ///
+    /// # Errors
+    /// If no broker answers within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn describe_features(&self) -> Result<Features> {
+        let what = "describing features (default.api.timeout.ms)";
+        self.retried(what, |_| self.describe_features_once()).await
+    }
+
+    async fn describe_features_once(&self) -> Result<Features> {
+        let request = ApiVersionsRequest::default()
+            .with_client_software_name("curtail".into())
+            .with_client_software_version(env!("CARGO_PKG_VERSION").into());
+        let answer: ApiVersionsResponse = self.ask_any(3..=4, |_| request).await?;
+        ErrorCode(answer.error_code).ok().map_err(|code| broker_error("features", code, None))?;
+        let finalized = answer.finalized_features.into_iter();
+        let supported = answer.supported_features.into_iter();
+        Ok(Features {
+            finalized: finalized.map(|f| (f.name.to_string(), f.max_version_level)).collect(),
+            epoch: Some(answer.finalized_features_epoch).filter(|epoch| *epoch >= 0),
+            supported: supported
+                .map(|f| (f.name.to_string(), (f.min_version, f.max_version)))
+                .collect(),
+        })
+    }
+
+    /// The controllers of a cluster that keeps its metadata itself (KRaft).
+    ///
+    /// # Errors
+    /// If no broker answers within `default.api.timeout.ms`, or the cluster has no such quorum.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn describe_metadata_quorum(&self) -> Result<QuorumDescription> {
+        let what = "describing the metadata quorum (default.api.timeout.ms)";
+        self.retried(what, |_| self.describe_quorum_once()).await
+    }
+
+    async fn describe_quorum_once(&self) -> Result<QuorumDescription> {
+        use describe_quorum_request::{PartitionData, TopicData};
+        let partition = PartitionData::default().with_partition_index(0);
+        let topic = TopicData::default()
+            .with_topic_name(text("__cluster_metadata").into())
+            .with_partitions(vec![partition]);
+        let request = DescribeQuorumRequest::default().with_topics(vec![topic]);
+        let answer: DescribeQuorumResponse = self.ask_any(0..=2, |_| request).await?;
+        let error = |code: i16, message: Option<&str>| {
+            ErrorCode(code).ok().map_err(|code| broker_error("metadata quorum", code, message))
+        };
+        error(answer.error_code, answer.error_message.as_deref())?;
+        let partition = answer.topics.into_iter().flat_map(|topic| topic.partitions).next();
+        let Some(partition) = partition else {
+            let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            return Err(broker_error("metadata quorum", code, None));
+        };
+        error(partition.error_code, partition.error_message.as_deref())?;
+        let replicas = |states: Vec<describe_quorum_response::ReplicaState>| {
+            let replica = |state: describe_quorum_response::ReplicaState| QuorumReplica {
+                id: state.replica_id.0,
+                log_end_offset: state.log_end_offset,
+                last_caught_up: Some(state.last_caught_up_timestamp).filter(|at| *at >= 0),
+            };
+            states.into_iter().map(replica).collect()
+        };
+        Ok(QuorumDescription {
+            leader: partition.leader_id.0,
+            leader_epoch: partition.leader_epoch,
+            high_watermark: partition.high_watermark,
+            voters: replicas(partition.current_voters),
+            observers: replicas(partition.observers),
+        })
+    }
+}
+
+fn log_dirs(answer: DescribeLogDirsResponse) -> Vec<LogDir> {
+    let dirs = answer.results.into_iter().map(|dir| {
+        let path = dir.log_dir.to_string();
+        let mut replicas = BTreeMap::new();
+        for topic in &dir.topics {
+            for partition in &topic.partitions {
+                let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                let replica = LogDirReplica {
+                    size: u64::try_from(partition.partition_size).unwrap_or(0),
+                    offset_lag: partition.offset_lag,
+                    is_future: partition.is_future_key,
+                };
+                replicas.insert(at, replica);
+            }
+        }
+        LogDir {
+            state: ErrorCode(dir.error_code).ok().map_err(|code| broker_error(&path, code, None)),
+            path,
+            replicas,
+            total_bytes: u64::try_from(dir.total_bytes).ok(),
+            usable_bytes: u64::try_from(dir.usable_bytes).ok(),
+        }
+    });
+    dirs.collect()
+}

@@ -1,0 +1,348 @@
+//! How a call asks many brokers for many things: in rounds, each for what has no lasting answer yet, and in each round
+//! one request to every broker that has part of it, all at the same time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
+
+use curtail_proto::metadata::Node;
+use curtail_wire::{
+    ErrorCode,
+    cold::{Decodable, Message, Request},
+    metadata::MetadataResponse,
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Admin, BrokerDescription, Each, Target, broker_error,
+    describe::{describe_cluster, leader_of},
+    passes,
+};
+use crate::{
+    Error, Result, TopicPartition,
+    coordinator::{self, Coordinators},
+};
+
+/// What is known so far of the things asked for.
+pub(super) type Outcome<K, T> = BTreeMap<K, Result<T>>;
+
+/// A broker, and what it is asked for.
+type Part<K> = (BrokerDescription, Vec<K>);
+
+impl Admin {
+    /// Asks until everything has an answer that another round would not change, or the time is over. `round` gets what
+    /// is open and how many milliseconds a broker may take.
+    pub(super) async fn rounds<K, T, F>(
+        &self,
+        what: &'static str,
+        asked: &[K],
+        mut round: impl FnMut(BTreeSet<K>, i32) -> F,
+    ) -> Result<Each<K, T>>
+    where
+        K: Clone + Ord,
+        F: Future<Output = Result<Outcome<K, T>>>,
+    {
+        let mut outcome: Outcome<K, T> = BTreeMap::new();
+        let mut attempts = self.attempts(what);
+        loop {
+            let open: BTreeSet<K> =
+                asked.iter().filter(|key| is_open(outcome.get(key))).cloned().collect();
+            if open.is_empty() {
+                break;
+            }
+            let error = match attempts.run(round(open.clone(), attempts.timeout_ms())).await {
+                Ok(answered) => {
+                    outcome.extend(answered);
+                    let Some(error) = first_open(asked, &outcome) else { break };
+                    error
+                }
+                // What some have been answered counts, whatever becomes of the others.
+                Err(error) if outcome.values().any(|result| !is_open(Some(result))) => {
+                    outcome.extend(open.into_iter().map(|key| (key, Err(error.clone()))));
+                    error
+                }
+                Err(error) => {
+                    attempts.again(error).await?;
+                    continue;
+                }
+            };
+            if attempts.again(error).await.is_err() {
+                break;
+            }
+        }
+        Ok(each(asked.iter().cloned(), outcome))
+    }
+
+    /// Asks for one thing until it is answered in a way that another try would not change, or the time is over. `once`
+    /// gets how many milliseconds a broker may take.
+    pub(super) async fn retried<T, F>(
+        &self,
+        what: &'static str,
+        mut once: impl FnMut(i32) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut attempts = self.attempts(what);
+        loop {
+            match attempts.run(once(attempts.timeout_ms())).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => attempts.again(error).await?,
+            }
+        }
+    }
+
+    /// One request to one broker.
+    pub(super) async fn ask<Q, A>(
+        &self,
+        to: &BrokerDescription,
+        versions: RangeInclusive<i16>,
+        request: impl FnOnce(i16) -> Q,
+    ) -> Result<A>
+    where
+        Q: Request<Response = A>,
+        A: Decodable + Message,
+    {
+        let target = Target::Broker(to.id);
+        let mut connection = self.connection(target, std::slice::from_ref(to)).await?;
+        let answer = connection.request(versions, request).await?;
+        self.keep(target, connection);
+        Ok(answer)
+    }
+
+    /// One request to any broker.
+    pub(super) async fn ask_any<Q, A>(
+        &self,
+        versions: RangeInclusive<i16>,
+        request: impl FnOnce(i16) -> Q,
+    ) -> Result<A>
+    where
+        Q: Request<Response = A>,
+        A: Decodable + Message,
+    {
+        let mut connection = self.connection(Target::Any, &[]).await?;
+        let answer = connection.request(versions, request).await?;
+        self.keep(Target::Any, connection);
+        Ok(answer)
+    }
+
+    /// One request to the controller, found anew each time: it may have moved.
+    pub(super) async fn ask_controller<Q, A>(
+        &self,
+        versions: RangeInclusive<i16>,
+        request: impl FnOnce(i16) -> Q,
+    ) -> Result<A>
+    where
+        Q: Request<Response = A>,
+        A: Decodable + Message,
+    {
+        let (controller, brokers) = self.controller().await?;
+        let target = Target::Broker(controller);
+        let mut connection = self.connection(target, &brokers).await?;
+        let answer = connection.request(versions, request).await?;
+        self.keep(target, connection);
+        Ok(answer)
+    }
+
+    /// The live brokers, asked for once.
+    pub(super) async fn brokers(&self) -> Result<Vec<BrokerDescription>> {
+        Ok(describe_cluster(self.metadata(Some(&[])).await?).brokers)
+    }
+
+    /// Asks brokers by their ids.
+    pub(super) async fn at_brokers<T, F>(
+        &self,
+        ids: BTreeSet<i32>,
+        ask: impl Fn(Admin, BrokerDescription) -> F,
+    ) -> Result<Outcome<i32, T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let live = self.brokers().await?;
+        let mut outcome = Outcome::new();
+        let mut parts = Vec::new();
+        for id in ids {
+            match live.iter().find(|broker| broker.id == id) {
+                Some(broker) => parts.push((broker.clone(), vec![id])),
+                None => {
+                    outcome.insert(id, Err(unknown_broker(id)));
+                }
+            }
+        }
+        let asked = self.fan_out(parts, |admin, broker, _| {
+            let id = broker.id;
+            let answer = ask(admin, broker);
+            async move { Ok(Outcome::from([(id, Ok(answer.await?))])) }
+        });
+        outcome.extend(asked.await);
+        Ok(outcome)
+    }
+
+    /// Asks the leaders of partitions.
+    pub(super) async fn at_leaders<T, F>(
+        &self,
+        partitions: BTreeSet<TopicPartition>,
+        ask: impl Fn(Admin, BrokerDescription, Vec<TopicPartition>) -> F,
+    ) -> Result<Outcome<TopicPartition, T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<Outcome<TopicPartition, T>>> + Send + 'static,
+    {
+        let mut names: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
+        names.dedup();
+        let metadata = self.metadata(Some(&names)).await?;
+        let mut outcome = Outcome::new();
+        let mut by_leader: BTreeMap<i32, Vec<TopicPartition>> = BTreeMap::new();
+        for at in &partitions {
+            match leader_in(&metadata, at) {
+                Ok(leader) => by_leader.entry(leader).or_default().push(at.clone()),
+                Err(error) => {
+                    outcome.insert(at.clone(), Err(error));
+                }
+            }
+        }
+        let brokers = describe_cluster(metadata).brokers;
+        let mut parts = Vec::new();
+        for (leader, part) in by_leader {
+            match brokers.iter().find(|broker| broker.id == leader) {
+                Some(broker) => parts.push((broker.clone(), part)),
+                None => outcome.extend(part.into_iter().map(|at| {
+                    let code = ErrorCode::LEADER_NOT_AVAILABLE;
+                    let error = broker_error(&at.to_string(), code, None);
+                    (at, Err(error))
+                })),
+            }
+        }
+        outcome.extend(self.fan_out(parts, ask).await);
+        Ok(outcome)
+    }
+
+    /// Asks the coordinators of groups or of transactional ids.
+    pub(super) async fn at_coordinators<T, F>(
+        &self,
+        kind: Coordinators,
+        ids: BTreeSet<String>,
+        ask: impl Fn(Admin, BrokerDescription, Vec<String>) -> F,
+    ) -> Result<Outcome<String, T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<Outcome<String, T>>> + Send + 'static,
+    {
+        let keys: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let found = self.coordinators(kind, &keys).await?;
+        let mut outcome = Outcome::new();
+        let mut parts: BTreeMap<i32, Part<String>> = BTreeMap::new();
+        for (id, found) in ids.into_iter().zip(found) {
+            match found {
+                Ok(broker) => {
+                    parts.entry(broker.id).or_insert((broker, Vec::new())).1.push(id);
+                }
+                Err(code) => {
+                    let error = broker_error(&kind.name(&id), code, None);
+                    outcome.insert(id, Err(error));
+                }
+            }
+        }
+        outcome.extend(self.fan_out(parts.into_values().collect(), ask).await);
+        Ok(outcome)
+    }
+
+    /// The coordinator of each, in the same order.
+    pub(super) async fn coordinators(
+        &self,
+        kind: Coordinators,
+        ids: &[&str],
+    ) -> Result<Vec<Result<BrokerDescription, ErrorCode>>> {
+        let mut connection = self.connection(Target::Any, &[]).await?;
+        let found = coordinator::ask_each(&mut connection, kind, ids).await?;
+        self.keep(Target::Any, connection);
+        let broker = |node: Node| {
+            let Node { id, host, port, rack } = node;
+            BrokerDescription { id, host, port, rack }
+        };
+        Ok(found.into_iter().map(|found| found.map(broker)).collect())
+    }
+
+    /// The ids of the live brokers, asked for until they are known.
+    pub(super) async fn broker_ids(&self, what: &'static str) -> Result<Vec<i32>> {
+        let brokers = self.retried(what, |_| self.brokers()).await?;
+        Ok(brokers.into_iter().map(|broker| broker.id).collect())
+    }
+
+    /// Asks all brokers at the same time. One that fails does so for its own part only.
+    pub(super) async fn fan_out<K, T, F>(
+        &self,
+        parts: Vec<Part<K>>,
+        ask: impl Fn(Admin, BrokerDescription, Vec<K>) -> F,
+    ) -> Outcome<K, T>
+    where
+        K: Clone + Ord + Send + 'static,
+        T: Send + 'static,
+        F: Future<Output = Result<Outcome<K, T>>> + Send + 'static,
+    {
+        let mut asking = JoinSet::new();
+        for (broker, keys) in parts {
+            let answer = ask(self.clone(), broker, keys.clone());
+            asking.spawn(async move { (keys, answer.await) });
+        }
+        let mut outcome = Outcome::new();
+        while let Some(answered) = asking.join_next().await {
+            match answered {
+                Ok((_, Ok(part))) => outcome.extend(part),
+                Ok((keys, Err(error))) => {
+                    outcome.extend(keys.into_iter().map(|key| (key, Err(error.clone()))));
+                }
+                // A task that panicked has no answers: its part stays open.
+                Err(_) => {}
+            }
+        }
+        outcome
+    }
+}
+
+pub(super) fn unknown_broker(id: i32) -> Error {
+    let reason = "it is not among the live brokers";
+    broker_error(&format!("broker {id}"), ErrorCode::BROKER_ID_NOT_REGISTERED, Some(reason))
+}
+
+fn leader_in(metadata: &MetadataResponse, at: &TopicPartition) -> Result<i32> {
+    let topic = metadata.topics.iter().find(|t| t.name.as_deref() == Some(&*at.topic));
+    match topic {
+        Some(topic) => leader_of(topic, at.partition),
+        None => Err(Error::UnknownTopic(at.topic.clone())),
+    }
+}
+
+/// No answer yet, or one that passes.
+fn is_open<T>(outcome: Option<&Result<T>>) -> bool {
+    outcome.is_none_or(|result| result.as_ref().is_err_and(passes))
+}
+
+/// Why there has to be another round: the first answer that is missing or passes.
+fn first_open<K: Ord, T>(asked: &[K], outcome: &Outcome<K, T>) -> Option<Error> {
+    let found = asked.iter().map(|key| outcome.get(key)).find(|result| is_open(*result))?;
+    Some(found.and_then(|result| result.as_ref().err().cloned()).unwrap_or_else(no_answer))
+}
+
+/// The outcomes in the order asked; what was asked for twice has one outcome.
+pub(super) fn each<K: Ord + Clone, T>(
+    asked: impl Iterator<Item = K>,
+    mut outcome: Outcome<K, T>,
+) -> Each<K, T> {
+    let mut seen = BTreeSet::new();
+    let mut results = Each::new();
+    for key in asked {
+        if seen.insert(key.clone()) {
+            let result = outcome.remove(&key).unwrap_or_else(|| Err(no_answer()));
+            results.push((key, result));
+        }
+    }
+    results
+}
+
+/// Final: a broker that leaves something out once does so again.
+fn no_answer() -> Error {
+    broker_error("answer", ErrorCode::UNKNOWN_SERVER_ERROR, Some("the broker left this out"))
+}

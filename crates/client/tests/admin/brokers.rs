@@ -1,0 +1,38 @@
+//! What single brokers have, and who decides for the cluster.
+
+use curtail::ErrorCode;
+
+use super::{Backend, admin, at, code, common};
+
+pub(super) async fn directories_and_features_are_described(backend: &Backend) {
+    let admin = admin(backend);
+    backend.create_topic("stored", 1, 3).await;
+    let producer = common::producer(backend, &[]);
+    let record = curtail::Record::to("stored").partition(0).value(&[7_u8; 1000]);
+    producer.send(record).await.unwrap().await.unwrap();
+    let described = admin.describe_log_dirs(&[1, 2, 3, 77]).await.unwrap();
+    for (broker, dirs) in &described[..3] {
+        let [dir] = &dirs.as_ref().unwrap()[..] else { panic!("{broker}: {dirs:?}") };
+        assert!(dir.state.is_ok() && !dir.path.is_empty());
+        // All in-sync replicas have acknowledged it.
+        let replica = &dir.replicas[&at("stored", 0)];
+        assert!(replica.size > 1000, "{broker}: {replica:?}");
+        assert!(!replica.is_future && replica.offset_lag == 0, "{broker}: {replica:?}");
+    }
+    assert_eq!(code(&described[3].1), ErrorCode::BROKER_ID_NOT_REGISTERED);
+
+    let features = admin.describe_features().await.unwrap();
+    assert_eq!(features.finalized.get("transaction.version"), Some(&2), "{features:?}");
+    assert_eq!(features.finalized.get("group.version"), Some(&1), "{features:?}");
+    assert!(features.supported["transaction.version"].1 >= 2);
+    assert!(features.epoch.is_some());
+}
+
+/// The embedded cluster has one controller, outside the protocol.
+pub(super) async fn the_quorum_is_described(backend: &Backend) {
+    let quorum = admin(backend).describe_metadata_quorum().await.unwrap();
+    let mut voters: Vec<i32> = quorum.voters.iter().map(|voter| voter.id).collect();
+    voters.sort_unstable();
+    assert_eq!(voters, [1, 2, 3]);
+    assert!(voters.contains(&quorum.leader) && quorum.high_watermark > 0, "{quorum:?}");
+}
