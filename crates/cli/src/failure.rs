@@ -26,6 +26,18 @@ impl Failure {
     pub(crate) fn new(text: impl Display) -> Self {
         Self::Message(one_line(&text.to_string()))
     }
+
+    /// All that failed, in one line; no failure if nothing did.
+    pub(crate) fn all(failures: Vec<Self>) -> Result<(), Self> {
+        let mut texts = Vec::new();
+        for failure in failures {
+            match failure {
+                Self::Message(text) => texts.push(text),
+                other => return Err(other),
+            }
+        }
+        if texts.is_empty() { Ok(()) } else { Err(Self::Message(texts.join("; "))) }
+    }
 }
 
 /// Messages of brokers and the operating system may have several lines.

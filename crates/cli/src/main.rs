@@ -1,5 +1,6 @@
 //! The command `curtail`: arguments and printing only.
 
+mod admin;
 mod cluster;
 mod console;
 mod failure;
@@ -7,7 +8,6 @@ mod lab;
 mod output;
 mod perf;
 mod settings;
-mod topics;
 
 use std::process::ExitCode;
 
@@ -37,9 +37,23 @@ enum Command {
     Produce(console::produce::Arguments),
     /// Prints the records of a topic.
     Consume(console::consume::Arguments),
-    /// Creates, lists, describes and deletes topics.
+    /// Creates, lists, describes, alters and deletes topics, and deletes records.
     #[command(subcommand)]
-    Topics(topics::Command),
+    Topics(admin::topics::Command),
+    /// Lists, describes and deletes groups, and changes their offsets.
+    #[command(subcommand)]
+    Groups(admin::groups::Command),
+    /// Describes and alters settings of topics, brokers and groups.
+    #[command(subcommand)]
+    Configs(admin::configs::Command),
+    /// Lists, adds and removes access rules.
+    #[command(subcommand)]
+    Acls(admin::acls::Command),
+    /// Moves replicas to other brokers.
+    #[command(subcommand)]
+    Reassign(admin::reassign::Command),
+    /// Elects leaders.
+    Elect(admin::elect::Arguments),
 }
 
 fn run(command: Command) -> Result<(), Failure> {
@@ -49,7 +63,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(command) => lab::run(&command),
         Command::Produce(arguments) => console::produce::run(&arguments),
         Command::Consume(arguments) => console::consume::run(&arguments),
-        Command::Topics(command) => topics::run(command),
+        Command::Topics(command) => admin::topics::run(command),
+        Command::Groups(command) => admin::groups::run(command),
+        Command::Configs(command) => admin::configs::run(command),
+        Command::Acls(command) => admin::acls::run(command),
+        Command::Reassign(command) => admin::reassign::run(command),
+        Command::Elect(arguments) => admin::elect::run(&arguments),
     }
 }
 

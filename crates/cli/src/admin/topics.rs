@@ -1,9 +1,13 @@
 //! `curtail topics`.
 
-use clap::{Args, Subcommand};
-use curtail::{Admin, AdminConfig, NewTopic, TopicDescription};
-use tokio::runtime::Builder;
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand};
+use curtail::{Mode, NewPartitions, NewTopic, TopicDescription, TopicPartition};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Cell, Format, admin, block_on, read_json, report};
 use crate::{
     failure::Failure,
     output,
@@ -19,8 +23,12 @@ pub(crate) enum Command {
     List(List),
     /// Prints partitions, leaders and replicas.
     Describe(Describe),
+    /// Gives topics more partitions.
+    Alter(Alter),
     /// Deletes topics and all their records.
     Delete(Delete),
+    /// Deletes the records of partitions up to an offset.
+    DeleteRecords(DeleteRecords),
 }
 
 #[derive(Debug, Args)]
@@ -44,6 +52,8 @@ pub(crate) struct Create {
 pub(crate) struct List {
     #[command(flatten)]
     client: ClientArguments,
+    #[command(flatten)]
+    format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +62,65 @@ pub(crate) struct Describe {
     client: ClientArguments,
     #[command(flatten)]
     topics: Names,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Alter {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    topics: Names,
+    /// Partitions that each topic is to have, those there are included.
+    #[arg(long, value_name = "N")]
+    partitions: i32,
+    /// Only says whether it would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteRecords {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    format: Format,
+    /// The topic that --before means.
+    #[arg(short, long, value_name = "TOPIC", requires = "before")]
+    topic: Option<String>,
+    /// A partition and the first offset to keep; -1 keeps none. May be given several times.
+    #[arg(
+        long,
+        value_name = "PARTITION:OFFSET",
+        value_parser = partition_and_offset,
+        allow_hyphen_values = true,
+        requires = "topic"
+    )]
+    before: Vec<(i32, i64)>,
+    /// Kafka's file: {"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}.
+    #[arg(long, value_name = "FILE", conflicts_with = "before")]
+    offset_json_file: Option<PathBuf>,
+}
+
+fn partition_and_offset(text: &str) -> Result<(i32, i64), String> {
+    let parsed = text.split_once(':').and_then(|(partition, offset)| {
+        Some((partition.trim().parse().ok()?, offset.trim().parse().ok()?))
+    });
+    parsed.ok_or_else(|| "expected PARTITION:OFFSET, for example 0:42".into())
+}
+
+/// Kafka's file of offsets.
+#[derive(Deserialize)]
+struct OffsetFile {
+    partitions: Vec<OffsetLine>,
+}
+
+#[derive(Deserialize)]
+struct OffsetLine {
+    topic: String,
+    partition: i32,
+    offset: i64,
 }
 
 #[derive(Debug, Args)]
@@ -87,19 +156,16 @@ impl Names {
     }
 }
 
-fn admin(client: &ClientArguments) -> Result<Admin, Failure> {
-    Ok(Admin::new(AdminConfig::from_properties(client.all()?)?)?)
-}
-
 /// Does it.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    runtime.block_on(async {
+    block_on(async {
         match command {
             Command::Create(arguments) => create(arguments).await,
             Command::List(arguments) => list(arguments).await,
             Command::Describe(arguments) => describe(arguments).await,
+            Command::Alter(arguments) => alter(arguments).await,
             Command::Delete(arguments) => delete(arguments).await,
+            Command::DeleteRecords(arguments) => delete_records(arguments).await,
         }
     })
 }
@@ -121,17 +187,18 @@ async fn create(arguments: Create) -> Result<(), Failure> {
         topic
     };
     let topics: Vec<_> = names.iter().map(topic).collect();
-    for (name, created) in admin.create_topics(&topics).await? {
-        created?;
-        output::line(format_args!("Created topic {name}."))?;
-    }
-    Ok(())
+    report(admin.create_topics(&topics).await?, |name, ()| {
+        output::line(format_args!("Created topic {name}."))
+    })
 }
 
 async fn list(arguments: List) -> Result<(), Failure> {
     let topics = admin(&arguments.client)?.list_topics().await?;
     let mut names: Vec<_> = topics.iter().map(|topic| topic.name.as_str()).collect();
     names.sort_unstable();
+    if arguments.format.json {
+        return output::line(json!(names));
+    }
     for name in names {
         output::line(name)?;
     }
@@ -149,10 +216,75 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());
     }
-    for (_, described) in admin.describe_topics(&names).await? {
-        output::print(&lines(&described?))?;
+    let described = admin.describe_topics(&names).await?;
+    if !arguments.format.json {
+        return report(described, |_, topic| output::print(&lines(&topic)));
     }
-    Ok(())
+    let mut rows = Vec::new();
+    let all_known = report(described, |_, topic| {
+        rows.extend(topic.partitions.iter().map(|partition| {
+            vec![
+                Cell::from(topic.name.as_str()),
+                partition.partition.into(),
+                partition.leader.into(),
+                partition.leader_epoch.into(),
+                Cell::Numbers(partition.replicas.clone()),
+                Cell::Numbers(partition.isr.clone()),
+            ]
+        }));
+        Ok(())
+    });
+    let columns = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR"];
+    arguments.format.rows(&columns, rows)?;
+    all_known
+}
+
+async fn alter(arguments: Alter) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let names = arguments.topics.at_least_one()?;
+    let total = arguments.partitions;
+    let more: Vec<_> = names.iter().map(|name| NewPartitions::new(name, total)).collect();
+    let (mode, done) = match arguments.dry_run {
+        true => (Mode::Validate, "would have"),
+        false => (Mode::Apply, "has"),
+    };
+    report(admin.create_partitions(&more, mode).await?, |name, ()| {
+        output::line(format_args!("Topic {name} {done} {total} partitions."))
+    })
+}
+
+async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let before: Vec<(TopicPartition, i64)> = match (&arguments.offset_json_file, &arguments.topic) {
+        (Some(path), _) => {
+            let example = r#"{"partitions": [{"topic": "t", "partition": 0, "offset": 42}]}"#;
+            let file: OffsetFile = read_json(path, example)?;
+            let lines = file.partitions.into_iter();
+            lines
+                .map(|line| (TopicPartition::new(line.topic, line.partition), line.offset))
+                .collect()
+        }
+        (None, Some(topic)) => {
+            let at = |(partition, offset): &(i32, i64)| {
+                (TopicPartition::new(topic.as_str(), *partition), *offset)
+            };
+            arguments.before.iter().map(at).collect()
+        }
+        (None, None) => Vec::new(),
+    };
+    if before.is_empty() {
+        let text = "which records? Name them, for example with --topic payments --before 0:42";
+        return Err(Failure::new(text));
+    }
+    let mut rows = Vec::new();
+    let all_done = report(admin.delete_records(&before).await?, |at, low_watermark| {
+        rows.push(vec![Cell::from(&*at.topic), at.partition.into(), low_watermark.into()]);
+        Ok(())
+    });
+    if !rows.is_empty() {
+        arguments.format.rows(&["TOPIC", "PARTITION", "LOG-START-OFFSET"], rows)?;
+    }
+    all_done
 }
 
 /// A topic in the manner of kafka-topics.
@@ -179,9 +311,7 @@ async fn delete(arguments: Delete) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let names = arguments.topics.at_least_one()?;
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    for (name, deleted) in admin.delete_topics(&names).await? {
-        deleted?;
-        output::line(format_args!("Deleted topic {name}."))?;
-    }
-    Ok(())
+    report(admin.delete_topics(&names).await?, |name, ()| {
+        output::line(format_args!("Deleted topic {name}."))
+    })
 }

@@ -1,0 +1,146 @@
+//! `curtail configs`.
+
+use clap::{Args, Subcommand};
+use curtail::{ConfigChange, ConfigResource, ConfigSource, Mode};
+
+use super::{Cell, Format, admin, block_on, report};
+use crate::{
+    failure::Failure,
+    output,
+    settings::{ClientArguments, Property, property},
+};
+
+/// What to do with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Prints settings that differ from Kafka's defaults, or all.
+    Describe(Describe),
+    /// Changes settings.
+    Alter(Alter),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Describe {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    of: Resources,
+    #[command(flatten)]
+    format: Format,
+    /// Prints all settings, those with Kafka's defaults included.
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Alter {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    of: Resources,
+    /// Gives a setting a value. May be given several times.
+    #[arg(long, alias = "add-config", value_name = "NAME=VALUE", value_parser = property)]
+    add: Vec<Property>,
+    /// Adds a value to a setting that is a list.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    append: Vec<Property>,
+    /// Takes a value out of a setting that is a list.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    subtract: Vec<Property>,
+    /// Takes a setting's value away, so that the default counts again. May be given several times.
+    #[arg(long, alias = "delete-config", value_name = "NAME")]
+    delete: Vec<String>,
+    /// Only says whether it would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Whose settings.
+#[derive(Debug, Args)]
+struct Resources {
+    /// A topic. May be given several times.
+    #[arg(short, long = "topic", value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// A broker's id. May be given several times.
+    #[arg(long = "broker", value_name = "ID")]
+    brokers: Vec<i32>,
+    /// What all brokers have that have no setting of their own.
+    #[arg(long, alias = "broker-defaults")]
+    all_brokers: bool,
+    /// A group. May be given several times.
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+}
+
+impl Resources {
+    fn at_least_one(self) -> Result<Vec<ConfigResource>, Failure> {
+        let topics = self.topics.into_iter().map(ConfigResource::Topic);
+        let brokers = self.brokers.into_iter().map(ConfigResource::Broker);
+        let all = self.all_brokers.then_some(ConfigResource::AllBrokers);
+        let groups = self.groups.into_iter().map(ConfigResource::Group);
+        let resources: Vec<_> = topics.chain(brokers).chain(all).chain(groups).collect();
+        if resources.is_empty() {
+            let text = "whose settings? Name it with --topic, --broker, --all-brokers or --group";
+            return Err(Failure::new(text));
+        }
+        Ok(resources)
+    }
+}
+
+/// Does it.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    block_on(async {
+        match command {
+            Command::Describe(arguments) => describe(arguments).await,
+            Command::Alter(arguments) => alter(arguments).await,
+        }
+    })
+}
+
+async fn describe(arguments: Describe) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let resources = arguments.of.at_least_one()?;
+    let mut rows = Vec::new();
+    let all_known = report(admin.describe_configs(&resources).await?, |resource, mut settings| {
+        settings.sort_by(|a, b| a.name.cmp(&b.name));
+        let shown = settings
+            .into_iter()
+            .filter(|setting| arguments.all || setting.source != ConfigSource::Default);
+        rows.extend(shown.map(|setting| {
+            let value = match setting.sensitive {
+                true => Some("(sensitive)".to_owned()),
+                false => setting.value,
+            };
+            let source = setting.source.name();
+            vec![Cell::from(resource.to_string()), setting.name.into(), value.into(), source.into()]
+        }));
+        Ok(())
+    });
+    arguments.format.rows(&["RESOURCE", "NAME", "VALUE", "SOURCE"], rows)?;
+    all_known
+}
+
+async fn alter(arguments: Alter) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let resources = arguments.of.at_least_one()?;
+    let pairs = |properties: Vec<Property>, change: fn(String, String) -> ConfigChange| {
+        properties.into_iter().map(move |Property { name, value }| change(name, value))
+    };
+    let changes: Vec<ConfigChange> = pairs(arguments.add, ConfigChange::Set)
+        .chain(pairs(arguments.append, ConfigChange::Append))
+        .chain(pairs(arguments.subtract, ConfigChange::Subtract))
+        .chain(arguments.delete.into_iter().map(ConfigChange::Delete))
+        .collect();
+    if changes.is_empty() {
+        let text = "which setting? For example --add retention.ms=3600000 or --delete retention.ms";
+        return Err(Failure::new(text));
+    }
+    let wanted: Vec<_> = resources.into_iter().map(|at| (at, changes.clone())).collect();
+    let (mode, done) = match arguments.dry_run {
+        true => (Mode::Validate, "Would change"),
+        false => (Mode::Apply, "Changed"),
+    };
+    report(admin.incremental_alter_configs(&wanted, mode).await?, |resource, ()| {
+        output::line(format_args!("{done} settings of {resource}."))
+    })
+}

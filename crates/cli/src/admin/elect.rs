@@ -1,0 +1,55 @@
+//! `curtail elect`.
+
+use clap::{Args, ValueEnum};
+use curtail::Election;
+
+use super::{TopicSelection, admin, block_on, partitions_of, report, topic_selection};
+use crate::{failure::Failure, output, settings::ClientArguments};
+
+/// Arguments of `curtail elect`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    client: ClientArguments,
+    /// Whom to elect: the first replica, or, where none in sync lives, one that has lost records.
+    #[arg(long, value_enum, default_value_t = Kind::Preferred)]
+    election_type: Kind,
+    /// A topic, or some of its partitions. May be given several times.
+    #[arg(short, long = "topic", value_name = "TOPIC[:0,1]", value_parser = topic_selection)]
+    topics: Vec<TopicSelection>,
+    /// All partitions of all topics.
+    #[arg(long, alias = "all-topic-partitions", conflicts_with = "topics")]
+    all_topics: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Preferred,
+    Unclean,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    block_on(async {
+        let admin = admin(&arguments.client)?;
+        let topics = match arguments.all_topics {
+            false => arguments.topics.clone(),
+            true => {
+                let all = admin.list_topics().await?.into_iter();
+                all.map(|topic| TopicSelection { topic: topic.name, partitions: None }).collect()
+            }
+        };
+        if topics.is_empty() && !arguments.all_topics {
+            let text = "which partitions? Name them, for example with --topic payments:0,1, or --all-topics";
+            return Err(Failure::new(text));
+        }
+        let partitions = partitions_of(&admin, &topics).await?;
+        let election = match arguments.election_type {
+            Kind::Preferred => Election::Preferred,
+            Kind::Unclean => Election::Unclean,
+        };
+        report(admin.elect_leaders(election, &partitions).await?, |at, ()| {
+            output::line(format_args!("The leader of {at} is elected."))
+        })
+    })
+}

@@ -1,0 +1,270 @@
+//! `curtail groups`.
+
+mod reset;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::{Args, Subcommand};
+use curtail::{
+    Admin, ErrorCode, GroupDescription, GroupOffsets, IsolationLevel, MemberDescription,
+    OffsetSpec, TopicPartition,
+};
+
+use super::{
+    Cell, Format, TopicSelection, admin, block_on, partitions_of, report, topic_selection,
+};
+use crate::{failure::Failure, output, settings::ClientArguments};
+
+/// What to do with groups.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Prints all groups.
+    List(List),
+    /// Prints what groups have committed and how far they are behind, or their members.
+    Describe(Describe),
+    /// Deletes groups without members, and all that they have committed.
+    Delete(Delete),
+    /// Changes what a group without members has committed.
+    #[command(subcommand)]
+    Offsets(Offsets),
+}
+
+/// What to do with a group's offsets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Offsets {
+    /// Says where the group would go on, and with --execute lets it go on there.
+    Reset(reset::Arguments),
+    /// Forgets what the group has committed.
+    Delete(DeleteOffsets),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Describe {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    groups: Names,
+    #[command(flatten)]
+    format: Format,
+    /// Prints the members and what they have.
+    #[arg(long, conflicts_with = "state")]
+    members: bool,
+    /// Prints the state and the coordinator.
+    #[arg(long)]
+    state: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    groups: Names,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteOffsets {
+    #[command(flatten)]
+    client: ClientArguments,
+    /// The group.
+    #[arg(short, long, value_name = "GROUP")]
+    group: String,
+    /// A topic, or some of its partitions. May be given several times.
+    #[arg(short, long = "topic", value_name = "TOPIC[:0,1]", required = true, value_parser = topic_selection)]
+    topics: Vec<TopicSelection>,
+}
+
+/// Groups, as bare arguments or as Kafka's own tools have them.
+#[derive(Debug, Args)]
+struct Names {
+    /// Names of groups.
+    #[arg(value_name = "GROUP")]
+    bare: Vec<String>,
+    /// Name of a group. May be given several times.
+    #[arg(short = 'g', long = "group", value_name = "GROUP")]
+    flagged: Vec<String>,
+}
+
+impl Names {
+    fn at_least_one(self) -> Result<Vec<String>, Failure> {
+        let names: Vec<String> = self.bare.into_iter().chain(self.flagged).collect();
+        if names.is_empty() {
+            return Err(Failure::new("which group? Name it, for example with --group billing"));
+        }
+        Ok(names)
+    }
+}
+
+/// Does it.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    block_on(async {
+        match command {
+            Command::List(arguments) => list(&arguments).await,
+            Command::Describe(arguments) => describe(arguments).await,
+            Command::Delete(arguments) => delete(arguments).await,
+            Command::Offsets(Offsets::Reset(arguments)) => reset::run(&arguments).await,
+            Command::Offsets(Offsets::Delete(arguments)) => delete_offsets(&arguments).await,
+        }
+    })
+}
+
+async fn list(arguments: &List) -> Result<(), Failure> {
+    let mut rows = BTreeMap::new();
+    let all_known = report(admin(&arguments.client)?.list_groups().await?, |broker, groups| {
+        rows.extend(groups.into_iter().map(|group| {
+            let row = vec![
+                Cell::from(group.group_id.as_str()),
+                group.kind.name().into(),
+                group.protocol_type.into(),
+                group.state.name().into(),
+                (*broker).into(),
+            ];
+            (group.group_id, row)
+        }));
+        Ok(())
+    });
+    let columns = ["GROUP", "KIND", "PROTOCOL", "STATE", "COORDINATOR"];
+    arguments.format.rows(&columns, rows.into_values().collect())?;
+    all_known
+}
+
+async fn describe(arguments: Describe) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let names = arguments.groups.at_least_one()?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut groups = Vec::new();
+    let all_known = report(admin.describe_groups(&names).await?, |_, group| {
+        groups.push(group);
+        Ok(())
+    });
+    let (columns, rows): (&[&str], _) = if arguments.members {
+        (&MEMBERS, groups.iter().flat_map(members).collect())
+    } else if arguments.state {
+        (&STATE, groups.iter().map(state).collect())
+    } else {
+        (&PROGRESS, progress(&admin, &groups).await?)
+    };
+    // A group that is not there is no empty table.
+    if !groups.is_empty() {
+        arguments.format.rows(columns, rows)?;
+    }
+    all_known
+}
+
+const STATE: [&str; 5] = ["GROUP", "COORDINATOR", "ASSIGNOR", "STATE", "MEMBERS"];
+
+fn state(group: &GroupDescription) -> Vec<Cell> {
+    vec![
+        group.group_id.as_str().into(),
+        group.coordinator.id.into(),
+        Some(group.assignor.as_str()).filter(|name| !name.is_empty()).into(),
+        group.state.name().into(),
+        (group.members.len() as i64).into(),
+    ]
+}
+
+const MEMBERS: [&str; 6] =
+    ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "PARTITIONS", "ASSIGNMENT"];
+
+fn members(group: &GroupDescription) -> Vec<Vec<Cell>> {
+    let row = |member: &MemberDescription| {
+        let partitions: Vec<String> = member.assignment.iter().map(ToString::to_string).collect();
+        vec![
+            group.group_id.as_str().into(),
+            member.member_id.as_str().into(),
+            member.host.as_str().into(),
+            member.client_id.as_str().into(),
+            (partitions.len() as i64).into(),
+            Some(partitions.join(",")).filter(|text| !text.is_empty()).into(),
+        ]
+    };
+    group.members.iter().map(row).collect()
+}
+
+const PROGRESS: [&str; 9] = [
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+];
+
+async fn progress(admin: &Admin, groups: &[GroupDescription]) -> Result<Vec<Vec<Cell>>, Failure> {
+    let names: Vec<&str> = groups.iter().map(|group| group.group_id.as_str()).collect();
+    let mut committed = BTreeMap::new();
+    for (group, offsets) in admin.list_group_offsets(&names).await? {
+        committed.insert(group, offsets?);
+    }
+    let none = GroupOffsets::new();
+    let mut rows = Vec::new();
+    for group in groups {
+        let offsets = committed.get(&group.group_id).unwrap_or(&none);
+        let owners: BTreeMap<&TopicPartition, &MemberDescription> =
+            group.members.iter().flat_map(|m| m.assignment.iter().map(move |at| (at, m))).collect();
+        let partitions: BTreeSet<&TopicPartition> =
+            owners.keys().copied().chain(offsets.keys()).collect();
+        let ends = ends_of(admin, partitions.iter().copied()).await?;
+        rows.extend(partitions.into_iter().map(|at| {
+            let current = offsets.get(at).map(|committed| committed.offset);
+            let end = ends.get(at).copied();
+            let owner = owners.get(at);
+            vec![
+                Cell::from(group.group_id.as_str()),
+                Cell::from(&*at.topic),
+                at.partition.into(),
+                current.into(),
+                end.into(),
+                end.zip(current).map(|(end, current)| (end - current).max(0)).into(),
+                owner.map(|member| member.member_id.as_str()).into(),
+                owner.map(|member| member.host.as_str()).into(),
+                owner.map(|member| member.client_id.as_str()).into(),
+            ]
+        }));
+    }
+    Ok(rows)
+}
+
+/// Where partitions end, as far as that is known: a topic may be gone that a group has read.
+async fn ends_of(
+    admin: &Admin,
+    partitions: impl Iterator<Item = &TopicPartition>,
+) -> Result<BTreeMap<TopicPartition, i64>, Failure> {
+    let wanted: Vec<_> = partitions.map(|at| (at.clone(), OffsetSpec::Latest)).collect();
+    let listed = admin.list_offsets(&wanted, IsolationLevel::ReadUncommitted).await?;
+    Ok(listed.into_iter().filter_map(|(at, found)| Some((at, found.ok()?.offset?))).collect())
+}
+
+async fn delete(arguments: Delete) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let names = arguments.groups.at_least_one()?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    report(admin.delete_groups(&names).await?, |name, ()| {
+        output::line(format_args!("Deleted group {name}."))
+    })
+}
+
+async fn delete_offsets(arguments: &DeleteOffsets) -> Result<(), Failure> {
+    let admin = admin(&arguments.client)?;
+    let partitions = partitions_of(&admin, &arguments.topics).await?;
+    let group = &arguments.group;
+    report(admin.delete_group_offsets(group, &partitions).await?, |at, ()| {
+        output::line(format_args!("Deleted the offset of {at} in group {group}."))
+    })
+}
+
+/// Whether the broker says that there is no such group.
+fn is_missing(error: &curtail::Error) -> bool {
+    matches!(error, curtail::Error::Broker { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND)
+}

@@ -1,0 +1,200 @@
+//! Commands of administrators: what they have in common.
+
+pub(crate) mod acls;
+pub(crate) mod configs;
+pub(crate) mod elect;
+pub(crate) mod groups;
+pub(crate) mod reassign;
+pub(crate) mod topics;
+
+use std::{fmt::Display, path::Path};
+
+use clap::Args;
+use curtail::{Admin, AdminConfig, Each, TopicPartition};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Builder;
+
+use crate::{failure::Failure, output, settings::ClientArguments};
+
+/// How results are printed.
+#[derive(Debug, Args)]
+pub(crate) struct Format {
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Format {
+    /// Prints rows as a table, or as a JSON array of objects whose names are the columns' in lower case.
+    fn rows(&self, columns: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Failure> {
+        if !self.json {
+            return output::print(&output::table(columns, &rows));
+        }
+        let names: Vec<String> =
+            columns.iter().map(|name| name.to_lowercase().replace('-', "_")).collect();
+        let objects = rows.into_iter().map(|row| {
+            let fields = names.iter().cloned().zip(row.into_iter().map(Cell::into_json));
+            serde_json::Value::Object(fields.collect())
+        });
+        output::line(serde_json::Value::Array(objects.collect()))
+    }
+}
+
+/// One value of a table.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    /// Words.
+    Text(String),
+    /// A number.
+    Number(i64),
+    /// Numbers in an order that counts.
+    Numbers(Vec<i32>),
+    /// Not known, or there is none.
+    None,
+}
+
+impl Cell {
+    fn into_json(self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Number(number) => number.into(),
+            Self::Numbers(numbers) => numbers.into(),
+            Self::None => serde_json::Value::Null,
+        }
+    }
+}
+
+impl Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Numbers(numbers) => {
+                let all: Vec<String> = numbers.iter().map(i32::to_string).collect();
+                f.write_str(&all.join(","))
+            }
+            Self::None => f.write_str("-"),
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<i32> for Cell {
+    fn from(number: i32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}
+
+fn admin(client: &ClientArguments) -> Result<Admin, Failure> {
+    Ok(Admin::new(AdminConfig::from_properties(client.all()?)?)?)
+}
+
+/// Runs a command to its end.
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    runtime.block_on(work)
+}
+
+/// Tells of each result that is good, and fails with all that are not.
+fn report<K, T>(
+    results: Each<K, T>,
+    mut tell: impl FnMut(&K, T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for (key, result) in results {
+        match result {
+            Ok(value) => tell(&key, value)?,
+            Err(error) => failed.push(Failure::from(error)),
+        }
+    }
+    Failure::all(failed)
+}
+
+/// What a file in JSON says.
+fn read_json<T: DeserializeOwned>(path: &Path, example: &str) -> Result<T, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("{shown}: {error}; expected {example}")))
+}
+
+/// `TOPIC:0,1,2`, or a topic with all its partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TopicSelection {
+    topic: String,
+    partitions: Option<Vec<i32>>,
+}
+
+fn topic_selection(text: &str) -> Result<TopicSelection, String> {
+    let Some((topic, partitions)) = text.split_once(':') else {
+        return Ok(TopicSelection { topic: text.to_owned(), partitions: None });
+    };
+    let numbers = partitions.split(',').map(|number| number.trim().parse::<i32>());
+    match numbers.collect() {
+        Ok(numbers) => Ok(TopicSelection { topic: topic.to_owned(), partitions: Some(numbers) }),
+        Err(_) => Err("expected TOPIC or TOPIC:0,1,2".into()),
+    }
+}
+
+/// The partitions that are meant; a topic without a list means all that it has.
+async fn partitions_of(
+    admin: &Admin,
+    selections: &[TopicSelection],
+) -> Result<Vec<TopicPartition>, Failure> {
+    let open = selections.iter().filter(|selection| selection.partitions.is_none());
+    let open: Vec<&str> = open.map(|selection| selection.topic.as_str()).collect();
+    let mut all = Vec::new();
+    if !open.is_empty() {
+        for (name, described) in admin.describe_topics(&open).await? {
+            let partitions = described?.partitions;
+            all.extend(partitions.iter().map(|p| TopicPartition::new(name.as_str(), p.partition)));
+        }
+    }
+    for TopicSelection { topic, partitions } in selections {
+        let named = partitions.iter().flatten();
+        all.extend(named.map(|index| TopicPartition::new(topic.as_str(), *index)));
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TopicSelection, topic_selection};
+
+    #[test]
+    fn partitions_follow_a_colon() {
+        let some = |partitions: Option<Vec<i32>>| {
+            Ok::<_, String>(TopicSelection { topic: "t".into(), partitions })
+        };
+        assert_eq!(topic_selection("t"), some(None));
+        assert_eq!(topic_selection("t:0, 2"), some(Some(vec![0, 2])));
+        assert!(topic_selection("t:x").is_err());
+        assert!(topic_selection("t:").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! `curtail reassign`, with Kafka's JSON files.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use curtail::{Admin, Reassignment, TopicPartition};
+use serde::{Deserialize, Serialize};
+
+use super::{Cell, Format, admin, block_on, read_json, report};
+use crate::{failure::Failure, output, settings::ClientArguments};
+
+/// What to do with reassignments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Prints the reassignments that have not ended.
+    List(List),
+    /// Begins reassignments, and prints where the partitions were for the way back.
+    Execute(Change),
+    /// Takes back reassignments that have not ended.
+    Cancel(Change),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    #[command(flatten)]
+    client: ClientArguments,
+    /// Kafka's file: {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}.
+    #[arg(long, value_name = "FILE")]
+    reassignment_json_file: PathBuf,
+}
+
+#[derive(Deserialize, Serialize)]
+struct File {
+    version: i32,
+    partitions: Vec<Line>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Line {
+    topic: String,
+    partition: i32,
+    replicas: Vec<i32>,
+}
+
+const EXAMPLE: &str =
+    r#"{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}"#;
+
+/// Does it.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    block_on(async {
+        match command {
+            Command::List(arguments) => list(&arguments).await,
+            Command::Execute(arguments) => execute(&arguments).await,
+            Command::Cancel(arguments) => cancel(&arguments).await,
+        }
+    })
+}
+
+async fn list(arguments: &List) -> Result<(), Failure> {
+    let ongoing = admin(&arguments.client)?.list_partition_reassignments(None).await?;
+    let rows = ongoing.into_iter().map(|(at, found)| {
+        vec![
+            Cell::from(&*at.topic),
+            at.partition.into(),
+            Cell::Numbers(found.replicas),
+            Cell::Numbers(found.adding),
+            Cell::Numbers(found.removing),
+        ]
+    });
+    let columns = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"];
+    arguments.format.rows(&columns, rows.collect())
+}
+
+fn read(arguments: &Change) -> Result<Vec<Line>, Failure> {
+    let file: File = read_json(&arguments.reassignment_json_file, EXAMPLE)?;
+    if file.partitions.is_empty() {
+        let path = arguments.reassignment_json_file.display();
+        return Err(Failure::new(format!("{path} names no partition; expected {EXAMPLE}")));
+    }
+    Ok(file.partitions)
+}
+
+async fn execute(arguments: &Change) -> Result<(), Failure> {
+    let lines = read(arguments)?;
+    let admin = admin(&arguments.client)?;
+    let before = File { version: 1, partitions: now(&admin, &lines).await? };
+    output::line(serde_json::json!(before))?;
+    let to = |line: Line| {
+        (TopicPartition::new(line.topic, line.partition), Reassignment::To(line.replicas))
+    };
+    let wanted: Vec<_> = lines.into_iter().map(to).collect();
+    report(admin.alter_partition_reassignments(&wanted).await?, |at, ()| {
+        output::line(format_args!("Began the reassignment of {at}."))
+    })
+}
+
+/// Where partitions are.
+async fn now(admin: &Admin, lines: &[Line]) -> Result<Vec<Line>, Failure> {
+    let mut names: Vec<&str> = lines.iter().map(|line| line.topic.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut there = Vec::new();
+    for (topic, described) in admin.describe_topics(&names).await? {
+        for partition in described?.partitions {
+            let meant = |l: &Line| l.topic == topic && l.partition == partition.partition;
+            if lines.iter().any(meant) {
+                there.push(Line {
+                    topic: topic.clone(),
+                    partition: partition.partition,
+                    replicas: partition.replicas,
+                });
+            }
+        }
+    }
+    Ok(there)
+}
+
+async fn cancel(arguments: &Change) -> Result<(), Failure> {
+    let lines = read(arguments)?;
+    let admin = admin(&arguments.client)?;
+    let wanted: Vec<_> = lines
+        .into_iter()
+        .map(|line| (TopicPartition::new(line.topic, line.partition), Reassignment::Cancel))
+        .collect();
+    report(admin.alter_partition_reassignments(&wanted).await?, |at, ()| {
+        output::line(format_args!("Cancelled the reassignment of {at}."))
+    })
+}
