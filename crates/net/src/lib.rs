@@ -9,6 +9,7 @@
 mod entropy;
 mod real;
 mod socket;
+pub mod tls;
 
 pub use entropy::Entropy;
 pub use real::RealNet;

@@ -1,0 +1,156 @@
+//! What a session of either side is made from.
+
+use std::sync::Arc;
+
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    SignatureScheme, SupportedProtocolVersion,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+    server::WebPkiClientVerifier,
+};
+
+use super::{Identity, MaterialError};
+
+/// Whether a server's certificate has to be for the host that was dialled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostCheck {
+    /// It has to name the host.
+    #[default]
+    Https,
+    /// It has to lead to a trusted one, whomever it names.
+    Off,
+}
+
+/// What a server asks of its clients.
+#[derive(Clone, Debug)]
+pub enum ClientAuth {
+    /// No certificate.
+    None,
+    /// A certificate if they have one. One that does not lead to a trusted one is refused.
+    Requested(RootCertStore),
+    /// A certificate that leads to a trusted one.
+    Required(RootCertStore),
+}
+
+/// A client's side: whom it trusts, and what it proves itself with if a server asks.
+///
+/// # Errors
+/// The key is of an unknown kind or does not fit the certificate, nothing is trusted, or no version is left.
+pub fn client_config(
+    trusted: RootCertStore,
+    check: HostCheck,
+    identity: Option<Identity>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<Arc<ClientConfig>, MaterialError> {
+    let provider = provider();
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
+        .build()
+        .map_err(|error| MaterialError::Unusable(error.to_string()))?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .map_err(unusable)?;
+    let builder = match check {
+        HostCheck::Https => builder.with_webpki_verifier(verifier),
+        HostCheck::Off => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHost(verifier)))
+        }
+    };
+    let config = match identity {
+        Some(Identity { chain, key }) => {
+            builder.with_client_auth_cert(chain, key).map_err(unusable)?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}
+
+/// A server's side: what it proves itself with, and what it asks of its clients.
+///
+/// # Errors
+/// As [`client_config`].
+pub fn server_config(
+    identity: Identity,
+    clients: ClientAuth,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<Arc<ServerConfig>, MaterialError> {
+    let provider = provider();
+    let verifier = |trusted: RootCertStore| {
+        WebPkiClientVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
+    };
+    let verifier = match clients {
+        ClientAuth::None => Ok(WebPkiClientVerifier::no_client_auth()),
+        ClientAuth::Requested(trusted) => verifier(trusted).allow_unauthenticated().build(),
+        ClientAuth::Required(trusted) => verifier(trusted).build(),
+    };
+    let verifier = verifier.map_err(|error| MaterialError::Unusable(error.to_string()))?;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .map_err(unusable)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(identity.chain, identity.key)
+        .map_err(unusable)?;
+    Ok(Arc::new(config))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unusable(error: Error) -> MaterialError {
+    MaterialError::Unusable(match error {
+        Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// All that the verifier checks but the name: that comes last there, after the chain of certificates.
+#[derive(Debug)]
+struct AnyHost(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyHost {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified =
+            self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
