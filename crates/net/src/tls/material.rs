@@ -1,7 +1,8 @@
-//! Certificates and private keys as they come: PEM, with keys in clear or encrypted.
+//! Certificates and private keys as they come: PEM, with keys in clear or encrypted, and PKCS#12.
 
 use std::fmt;
 
+use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
@@ -67,6 +68,23 @@ impl Identity {
         Ok(Self { chain: certificates_from_pem(chain)?, key: key_from_pem(key, password)? })
     }
 
+    /// From a PKCS#12 store, as `keytool` and OpenSSL write it: its private key with the certificates that lead up from it.
+    ///
+    /// # Errors
+    /// The store cannot be read with this password, or has no private key with a certificate.
+    pub fn from_pkcs12(store: &[u8], password: &str) -> Result<Self, MaterialError> {
+        let store = open(store, password)?;
+        let identities = store.entries().filter_map(|(_, entry)| match entry {
+            KeyStoreEntry::PrivateKeyChain(identity) => Some(identity),
+            _ => None,
+        });
+        let none = || MaterialError::Store("no private key with a certificate in it".into());
+        let identity = identities.into_iter().next().ok_or_else(none)?;
+        let chain = identity.certs().iter().map(|c| CertificateDer::from(c.as_der().to_vec()));
+        let key = PrivatePkcs8KeyDer::from(identity.key().as_der().to_vec());
+        Ok(Self { chain: chain.collect(), key: key.into() })
+    }
+
     /// The certificate and those above it.
     #[must_use]
     pub fn chain(&self) -> &[CertificateDer<'static>] {
@@ -98,6 +116,35 @@ pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>
         return Err(MaterialError::NoCertificate);
     }
     Ok(certificates)
+}
+
+/// Every certificate that a PKCS#12 store marks as trusted, as `keytool -importcert` does.
+///
+/// # Errors
+/// The store cannot be read with this password, or there is none.
+pub fn certificates_from_pkcs12(
+    store: &[u8],
+    password: &str,
+) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
+    let store = open(store, password)?;
+    let trusted = store.entries().filter_map(|(_, entry)| match entry {
+        KeyStoreEntry::Certificate(certificate) => {
+            Some(CertificateDer::from(certificate.as_der().to_vec()))
+        }
+        _ => None,
+    });
+    let trusted: Vec<_> = trusted.collect();
+    if trusted.is_empty() {
+        let reason = "no trusted certificate in it; add one with 'keytool -importcert'";
+        return Err(MaterialError::Store(reason.into()));
+    }
+    Ok(trusted)
+}
+
+fn open(store: &[u8], password: &str) -> Result<KeyStore, MaterialError> {
+    KeyStore::from_pkcs12(store, password, Pkcs12ImportPolicy::Strict).map_err(|error| {
+        MaterialError::Store(format!("not a PKCS#12 store, or not with this password: {error}"))
+    })
 }
 
 fn key_from_pem(

@@ -12,7 +12,7 @@ mod tests;
 use std::{io, time::Duration};
 
 pub use config::{ClientAuth, HostCheck, client_config, server_config};
-pub use material::{Identity, MaterialError, certificates_from_pem};
+pub use material::{Identity, MaterialError, certificates_from_pem, certificates_from_pkcs12};
 pub use rustls::{
     self, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},

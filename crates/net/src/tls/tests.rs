@@ -405,3 +405,27 @@ fn a_key_of_another_certificate_is_refused() {
     let refused = server_config(mixed.expect("PEM"), ClientAuth::None, BOTH).expect_err("refused");
     assert_eq!(refused.to_string(), "the private key is not that of the certificate");
 }
+
+/// Made for this test: `keytool -genkeypair -keyalg EC -storepass opensesame`, the same by `openssl pkcs12 -export`, and its
+/// certificate by `keytool -importcert`.
+#[test]
+fn pkcs12_is_read_as_keytool_and_openssl_write_it() {
+    let by_keytool = include_bytes!("tests/identity.p12");
+    let identity = Identity::from_pkcs12(by_keytool, "opensesame").expect("an identity");
+    let by_openssl = include_bytes!("tests/openssl.p12");
+    let other = Identity::from_pkcs12(by_openssl, "opensesame").expect("an identity");
+    assert_eq!((&identity.chain, &identity.key), (&other.chain, &other.key));
+    let trusted = include_bytes!("tests/trusted.p12");
+    let trusted = certificates_from_pkcs12(trusted, "opensesame").expect("a certificate");
+    assert_eq!(trusted, identity.chain);
+    server_config(identity, ClientAuth::None, BOTH).expect("the key is the certificate's");
+
+    let refused =
+        |store: &[u8], password| Identity::from_pkcs12(store, password).expect_err("refused");
+    assert!(matches!(refused(by_keytool, "wrong"), MaterialError::Store(_)));
+    assert!(matches!(refused(b"", "opensesame"), MaterialError::Store(_)));
+    let cut = &by_keytool[..by_keytool.len() / 2];
+    assert!(matches!(refused(cut, "opensesame"), MaterialError::Store(_)));
+    let none = certificates_from_pkcs12(by_keytool, "opensesame").expect_err("none is trusted");
+    assert!(none.to_string().contains("importcert"), "{none}");
+}
