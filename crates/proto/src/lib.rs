@@ -17,6 +17,7 @@
 //! | [`backoff`] | how long to wait before trying again |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
 //! | [`suspicion`] | from when on a silent broker counts as being in trouble |
+//! | [`sasl`] | what a client says to prove who it is, and whether the broker is who it should be |
 //! | [`assignor`] | which member of a consumer group reads which partitions |
 //! | [`position`] | where a consumer stands, and which answers are too old to count |
 //! | [`transaction`] | what a transactional producer asks its coordinators, and what their answers mean |
@@ -34,5 +35,6 @@ pub mod metadata;
 pub mod partitioner;
 pub mod pipelining;
 pub mod position;
+pub mod sasl;
 pub mod suspicion;
 pub mod transaction;

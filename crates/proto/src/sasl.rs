@@ -1,0 +1,259 @@
+//! One SASL exchange, from the client's side: what to send next, and whether the broker is who it should be.
+//!
+//! The bytes are those inside SaslAuthenticate requests (KIP-152). An exchange is driven by [`Exchange::begin`], then
+//! [`Exchange::answered`] for every answer until [`Step::Done`].
+
+mod scram;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+pub use scram::{Derivation, Hash, MAX_ITERATIONS, MIN_ITERATIONS, SaltedPassword};
+
+/// A text that appears in no log: a password or a token. Its memory is cleared when it goes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// Takes the text over.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Zeroizing::new(text.into()))
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+impl<T: Into<String>> From<T> for Secret {
+    fn from(text: T) -> Self {
+        Self::new(text)
+    }
+}
+
+/// `sasl.mechanism`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mechanism {
+    /// User name and password in clear (RFC 4616): only over TLS.
+    Plain,
+    /// The password is proved, not sent (RFC 5802, RFC 7677).
+    ScramSha256,
+    /// As the one before, with another hash.
+    ScramSha512,
+    /// A token that somebody else has given (RFC 7628, KIP-255).
+    OAuthBearer,
+}
+
+impl Mechanism {
+    /// All there are.
+    pub const ALL: [Self; 4] =
+        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
+
+    /// Its registered name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OAuthBearer => "OAUTHBEARER",
+        }
+    }
+
+    /// The mechanism of a name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
+    }
+}
+
+/// What a client proves itself with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// For PLAIN.
+    Plain {
+        /// User name.
+        username: String,
+        /// Password.
+        password: Secret,
+    },
+    /// For SCRAM.
+    Scram {
+        /// The hash of the mechanism.
+        hash: Hash,
+        /// User name, or the id of a delegation token.
+        username: String,
+        /// Password, or the token's secret.
+        password: Secret,
+        /// Whether it is a delegation token (KIP-48).
+        is_token: bool,
+    },
+    /// For OAUTHBEARER.
+    OAuthBearer {
+        /// The token.
+        token: Secret,
+        /// Extensions (KIP-342): names and values.
+        extensions: Vec<(String, String)>,
+    },
+}
+
+/// Why an exchange failed. Nothing in it is secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaslError {
+    /// What was given cannot be sent in this mechanism.
+    #[error("{0}")]
+    Unusable(&'static str),
+    /// The broker's answer is not what the mechanism prescribes.
+    #[error("the broker's answer breaks {mechanism}: {reason}")]
+    Malformed {
+        /// The mechanism.
+        mechanism: &'static str,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The broker refuses, in its own words.
+    #[error("the broker refuses: {0}")]
+    Refused(String),
+    /// The broker does not know the password itself: it is not the one that the password was made for.
+    #[error("the broker did not prove that it knows the password; it may be an impostor")]
+    Impostor,
+    /// The broker asks for too little or too much work.
+    #[error(
+        "the broker asks for {0} SCRAM iterations, where {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
+    )]
+    Iterations(u64),
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send this and give the answer to [`Exchange::answered`].
+    Send(Zeroizing<Vec<u8>>),
+    /// Run [`Derivation::run`], away from where others wait, and give the result to [`Exchange::derived`].
+    Derive(Derivation),
+    /// Both sides are satisfied.
+    Done,
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub struct Exchange {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The first message says it all; this is the mechanism.
+    OneShot(&'static str),
+    Scram(scram::Scram),
+}
+
+impl Exchange {
+    /// The exchange and its first message. `nonce` is printable text without commas that nobody can guess; only SCRAM needs it.
+    ///
+    /// # Errors
+    /// [`SaslError::Unusable`] for what the mechanism cannot carry.
+    pub fn begin(
+        credentials: &Credentials,
+        nonce: &str,
+    ) -> Result<(Self, Zeroizing<Vec<u8>>), SaslError> {
+        match credentials {
+            Credentials::Plain { username, password } => {
+                let first = plain(username, password.reveal())?;
+                Ok((Self { state: State::OneShot("PLAIN") }, first))
+            }
+            Credentials::Scram { hash, username, password, is_token } => {
+                let (scram, first) =
+                    scram::Scram::begin(*hash, username, password, *is_token, nonce)?;
+                Ok((Self { state: State::Scram(scram) }, first))
+            }
+            Credentials::OAuthBearer { token, extensions } => {
+                let first = bearer(token.reveal(), extensions)?;
+                Ok((Self { state: State::OneShot("OAUTHBEARER") }, first))
+            }
+        }
+    }
+
+    /// The broker's answer to the last message.
+    ///
+    /// # Errors
+    /// See [`SaslError`]. The exchange is over.
+    pub fn answered(&mut self, bytes: &[u8]) -> Result<Step, SaslError> {
+        match &mut self.state {
+            State::OneShot(_) if bytes.is_empty() => Ok(Step::Done),
+            // RFC 7628, 3.2.2: an answer that is not empty says why not, in JSON.
+            State::OneShot("OAUTHBEARER") => Err(SaslError::Refused(readable(bytes))),
+            State::OneShot(mechanism) => Err(SaslError::Malformed {
+                mechanism,
+                reason: "it goes on where it should be over",
+            }),
+            State::Scram(scram) => scram.answered(bytes),
+        }
+    }
+
+    /// The result of a [`Step::Derive`], or what the same derivation gave before.
+    ///
+    /// # Errors
+    /// Where nothing was to be derived.
+    pub fn derived(&mut self, salted: &SaltedPassword) -> Result<Step, SaslError> {
+        match &mut self.state {
+            State::Scram(scram) => scram.derived(salted),
+            State::OneShot(_) => Err(SaslError::Unusable("nothing is to be derived")),
+        }
+    }
+}
+
+/// RFC 4616. Kafka takes no authorization id but the user name's own, or none.
+fn plain(username: &str, password: &str) -> Result<Zeroizing<Vec<u8>>, SaslError> {
+    if username.is_empty() || password.is_empty() {
+        return Err(SaslError::Unusable("PLAIN needs a username and a password"));
+    }
+    if username.contains('\0') || password.contains('\0') {
+        return Err(SaslError::Unusable("PLAIN cannot carry a NUL character"));
+    }
+    Ok(Zeroizing::new([b"\0", username.as_bytes(), b"\0", password.as_bytes()].concat()))
+}
+
+/// RFC 7628, 3.1.
+fn bearer(token: &str, extensions: &[(String, String)]) -> Result<Zeroizing<Vec<u8>>, SaslError> {
+    const SEPARATOR: char = '\x01';
+    if token.is_empty() || token.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err(SaslError::Unusable("an OAUTHBEARER token is printable and not empty"));
+    }
+    let mut message = Zeroizing::new(format!("n,,{SEPARATOR}auth=Bearer {token}{SEPARATOR}"));
+    for (name, value) in extensions {
+        let letters = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic());
+        let visible = |c: char| matches!(c, '\x21'..='\x7e' | ' ' | '\t' | '\r' | '\n');
+        if !letters || name == "auth" || !value.chars().all(visible) {
+            return Err(SaslError::Unusable(
+                "an OAUTHBEARER extension has a name of letters other than 'auth' and a printable value",
+            ));
+        }
+        message.push_str(name);
+        message.push('=');
+        message.push_str(value);
+        message.push(SEPARATOR);
+    }
+    message.push(SEPARATOR);
+    Ok(Zeroizing::new(message.as_bytes().to_vec()))
+}
+
+/// A short line from what a broker says.
+fn readable(bytes: &[u8]) -> String {
+    const LONGEST: usize = 300;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * LONGEST)]);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect()
+}
