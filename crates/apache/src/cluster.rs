@@ -60,6 +60,7 @@ pub struct ApacheClusterBuilder {
     jvm: Vec<String>,
     properties: BTreeMap<String, String>,
     broker_properties: BTreeMap<(usize, String), String>,
+    listeners: BTreeMap<String, String>,
 }
 
 impl ApacheClusterBuilder {
@@ -90,6 +91,15 @@ impl ApacheClusterBuilder {
         value: impl Into<String>,
     ) -> Self {
         self.broker_properties.insert((index, key.into()), value.into());
+        self
+    }
+
+    /// Adds a listener to every broker beside the plain one, which brokers keep using among themselves: its name, in
+    /// capitals, and its security protocol, such as `SASL_SSL`. What it needs is set with
+    /// [`property`](Self::property) under `listener.name.<name in small letters>.`; where it listens says
+    /// [`ApacheCluster::listener`].
+    pub fn listener(mut self, name: impl Into<String>, protocol: impl Into<String>) -> Self {
+        self.listeners.insert(name.into(), protocol.into());
         self
     }
 
@@ -137,6 +147,7 @@ impl ApacheClusterBuilder {
         let ports = Ports {
             clients: ports::reserve(self.brokers)?,
             controllers: ports::reserve(self.brokers)?,
+            listeners: self.reserve_listeners()?,
         };
         let mut brokers = Vec::with_capacity(self.brokers);
         for index in 0..self.brokers {
@@ -159,6 +170,11 @@ impl ApacheClusterBuilder {
             cluster.wait_ready(index, deadline, self.brokers)?;
         }
         Ok(cluster)
+    }
+
+    fn reserve_listeners(&self) -> Result<BTreeMap<String, Vec<Port>>, Error> {
+        let names = self.listeners.keys();
+        names.map(|name| Ok((name.clone(), ports::reserve(self.brokers)?))).collect()
     }
 
     /// The text of `server.properties`.
@@ -185,6 +201,13 @@ impl ApacheClusterBuilder {
         let voters: Vec<String> = (0..self.brokers)
             .map(|i| format!("{}@127.0.0.1:{}", node_id(i), ports.controllers[i].number))
             .collect();
+        let mut clients = client;
+        // With it, Kafka no longer knows the protocols' own names, and the controllers' listener.
+        let mut protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned();
+        for (name, protocol) in &self.listeners {
+            let _ = write!(clients, ",{name}://{}", ports.address(name, index));
+            let _ = write!(protocols, ",{name}:{protocol}");
+        }
         let copies = self.brokers.to_string();
         let in_sync = self.brokers.min(2).to_string();
         let pairs = [
@@ -192,8 +215,9 @@ impl ApacheClusterBuilder {
             ("process.roles", "broker,controller".into()),
             ("controller.quorum.voters", voters.join(",")),
             ("controller.listener.names", "CONTROLLER".into()),
-            ("listeners", format!("{client},{controller}")),
-            ("advertised.listeners", client),
+            ("listeners", format!("{clients},{controller}")),
+            ("advertised.listeners", clients),
+            ("listener.security.protocol.map", protocols),
             ("log.dirs", data_dir(directory, index).display().to_string()),
             ("auto.create.topics.enable", "true".into()),
             ("default.replication.factor", copies.clone()),
@@ -221,6 +245,14 @@ impl ApacheClusterBuilder {
 struct Ports {
     clients: Vec<Port>,
     controllers: Vec<Port>,
+    /// Of the listeners that were added, by name.
+    listeners: BTreeMap<String, Vec<Port>>,
+}
+
+impl Ports {
+    fn address(&self, listener: &str, index: usize) -> String {
+        format!("127.0.0.1:{}", self.listeners[listener][index].number)
+    }
 }
 
 fn node_id(index: usize) -> usize {
@@ -305,6 +337,7 @@ impl ApacheCluster {
             jvm: Vec::new(),
             properties: BTreeMap::new(),
             broker_properties: BTreeMap::new(),
+            listeners: BTreeMap::new(),
         }
     }
 
@@ -312,6 +345,17 @@ impl ApacheCluster {
     #[must_use]
     pub fn bootstrap(&self) -> String {
         let addresses: Vec<String> = (0..self.len()).map(|index| self.address(index)).collect();
+        addresses.join(",")
+    }
+
+    /// `host:port` of all brokers at a listener that was added, separated by commas.
+    ///
+    /// # Panics
+    /// If there is no such listener.
+    #[must_use]
+    pub fn listener(&self, name: &str) -> String {
+        let addresses: Vec<String> =
+            (0..self.len()).map(|index| self.ports.address(name, index)).collect();
         addresses.join(",")
     }
 
