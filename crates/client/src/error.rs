@@ -27,6 +27,15 @@ pub enum Error {
         /// What happened.
         reason: Arc<str>,
     },
+    /// The broker did not prove who it is, or does not believe who the client is: TLS or SASL failed. Trying again with
+    /// the same settings does not help.
+    #[error("authentication with {broker} failed: {reason}")]
+    Authentication {
+        /// Address of the broker.
+        broker: Arc<str>,
+        /// What failed, and which setting to look at.
+        reason: Arc<str>,
+    },
     /// The peer does not speak the Kafka protocol, or breaks it.
     #[error("{broker} broke the Kafka protocol: {reason}")]
     Protocol {

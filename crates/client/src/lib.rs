@@ -58,6 +58,7 @@ mod metadata;
 mod metrics;
 mod producer;
 mod record;
+mod security;
 
 pub use admin::{
     AbortTransaction, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission,
@@ -72,8 +73,10 @@ pub use admin::{
 };
 pub use config::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, Given,
-    GroupProtocol, IGNORED_PROPERTIES, LeaderDiscovery, OffsetReset, ProducerConfig,
-    RecoveryStrategy, load_properties, parse_properties,
+    GroupProtocol, HostCheck, IGNORED_PROPERTIES, LeaderDiscovery, Mechanism, OAuthBearerToken,
+    OffsetReset, ProducerConfig, RecoveryStrategy, SaslConfig, Secret, SecurityConfig,
+    SecurityProtocol, SslConfig, Store, StoreType, TlsVersion, TokenSource, load_properties,
+    parse_properties,
 };
 pub use consumer::{
     Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, PendingCommit, Rebalance,

@@ -46,6 +46,17 @@ pub enum FrameError {
     },
 }
 
+const SPEAKS_TLS: &str =
+    "it speaks TLS; one side has TLS enabled for this listener and the other has not";
+
+impl FrameError {
+    /// Whether the peer speaks TLS where clear text was expected.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::NotKafka { hint } if *hint == SPEAKS_TLS)
+    }
+}
+
 /// Cuts a stream of bytes into frames, without copying and without input or output of its own:
 ///
 /// ```
@@ -176,9 +187,7 @@ fn foreign(prefix: [u8; PREFIX]) -> Option<&'static str> {
             Some("it sends an HTTP request; check the port it is meant for")
         }
         b"SSH-" => Some("it is an SSH server; check the host and port"),
-        [0x15 | 0x16, 0x03, ..] => {
-            Some("it speaks TLS; one side has TLS enabled for this listener and the other has not")
-        }
+        [0x15 | 0x16, 0x03, ..] => Some(SPEAKS_TLS),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, GroupProtocol,
-    LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, host_and_port,
+    LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, SecurityConfig, host_and_port,
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
@@ -18,6 +18,7 @@ impl CommonConfig {
         if self.bootstrap_servers.is_empty() {
             return Err(ConfigError::Missing("bootstrap.servers"));
         }
+        self.security.validate()?;
         match self.bootstrap_servers.iter().find(|s| host_and_port(s).is_none()) {
             None => Ok(()),
             Some(server) => Err(ConfigError::Invalid {
@@ -76,6 +77,14 @@ macro_rules! common_methods {
             pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
                 self.common.reconnect_backoff = first;
                 self.common.reconnect_backoff_max = longest;
+                self
+            }
+
+            /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations that were given clones of one
+            /// [`SecurityConfig`] read its files once.
+            #[must_use]
+            pub fn security(mut self, security: SecurityConfig) -> Self {
+                self.common.security = security;
                 self
             }
 

@@ -3,13 +3,20 @@
 
 mod builder;
 mod file;
+mod jaas;
 mod properties;
+mod security;
 #[cfg(test)]
 mod tests;
 mod values;
 
 pub use file::{load_properties, parse_properties};
 pub use properties::IGNORED_PROPERTIES;
+pub(crate) use security::Login;
+pub use security::{
+    HostCheck, Mechanism, OAuthBearerToken, SaslConfig, Secret, SecurityConfig, SecurityProtocol,
+    SslConfig, Store, StoreType, TlsVersion, TokenSource,
+};
 pub(crate) use values::host_and_port;
 
 use std::{sync::Arc, time::Duration};
@@ -55,6 +62,8 @@ pub struct CommonConfig {
     pub receive_buffer: Option<usize>,
     /// `default.api.timeout.ms`: the limit of calls without one of their own.
     pub default_api_timeout: Duration,
+    /// `security.protocol`, `ssl.*`, `sasl.*`.
+    pub security: SecurityConfig,
     /// Which settings were made by name or by builder, where a default depends on it.
     pub given: Given,
 }
@@ -104,6 +113,7 @@ impl Default for CommonConfig {
             send_buffer: None,
             receive_buffer: None,
             default_api_timeout: Duration::from_secs(60),
+            security: SecurityConfig::default(),
             given: Given::default(),
         }
     }

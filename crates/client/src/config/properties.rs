@@ -5,6 +5,8 @@
 //! the Java virtual machine ([`IGNORED_PROPERTIES`]), accepted only with the value that says what Curtail does
 //! anyway ([`FIXED`]), or not supported yet. What is in none of these lists is a mistake.
 
+mod security;
+
 use std::{str::FromStr, time::Duration};
 
 use curtail_wire::compression::{Codec, Compression};
@@ -487,7 +489,8 @@ fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
 }
 
 const TWO_PHASE: &str = "two-phase commit is not there yet; leave it out or set it to false";
-const SECURITY: &str = "TLS and SASL are not there yet, only PLAINTEXT";
+const SECURITY: &str =
+    "of ssl.* and sasl.* only stores, keys, protocols, mechanism and sasl.jaas.config are there";
 const SHARE: &str = "share groups are not there yet";
 const JAVA_CLASS: &str = "it names a Java class";
 const BYTES_ONLY: &str =
@@ -509,21 +512,21 @@ static FIXED: &[(&str, &[&str], &str)] = &[
         &[""],
         "it names a Java class; give a producer its interceptors with ProducerConfig::interceptor",
     ),
-    ("security.protocol", &["plaintext"], SECURITY),
+    (
+        "ssl.protocol",
+        &["TLSv1.3", "TLSv1.2", "TLS"],
+        "ssl.enabled.protocols says which versions are used",
+    ),
     ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
 ];
 
 /// Properties of the Java clients that have no meaning here yet.
 static NOT_YET: &[(&str, &str)] = &[
     ("bootstrap.controllers", "only brokers can be asked yet"),
-    ("sasl.jaas.config", SECURITY),
-    ("sasl.mechanism", SECURITY),
     ("security.providers", SECURITY),
     ("share.acknowledgement.mode", SHARE),
     ("share.acquire.mode", SHARE),
     ("socket.connection.setup.timeout.max.ms", YET),
-    ("ssl.keystore.location", SECURITY),
-    ("ssl.truststore.location", SECURITY),
 ];
 
 /// Serializer and deserializer properties.
@@ -582,9 +585,14 @@ impl Settings for AdminConfig {
     }
 }
 
+/// The properties that every client has.
+fn common() -> impl Iterator<Item = &'static Property<CommonConfig>> {
+    COMMON.iter().chain(security::table())
+}
+
 /// Every name that `S` supports.
 fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
-    let common = COMMON.iter().map(|p| p.name).filter(|n| !S::WITHOUT.contains(n));
+    let common = common().map(|p| p.name).filter(|n| !S::WITHOUT.contains(n));
     common.chain(S::TABLE.iter().map(|p| p.name))
 }
 
@@ -600,7 +608,7 @@ fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), Confi
         config.settle();
         return Ok(());
     }
-    let common = COMMON.iter().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
+    let common = common().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
     if let Some(property) = common {
         (property.set)(config.common_mut(), value)
             .ok_or_else(|| invalid(property.name, property.expected))?;
@@ -659,7 +667,7 @@ fn keeps_bytes(class: &str) -> bool {
 }
 
 fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
-    let common = COMMON.iter().filter(|p| !S::WITHOUT.contains(&p.name));
+    let common = common().filter(|p| !S::WITHOUT.contains(&p.name));
     let mut all: Vec<_> = common.map(|p| (p.name, (p.get)(config.common()))).collect();
     all.extend(S::TABLE.iter().map(|p| (p.name, (p.get)(config))));
     all.sort_unstable();

@@ -22,7 +22,13 @@ const COMMON: &[Row] = &[
     (
         "bootstrap.servers",
         "",
-        &["a:1,b:65535", " a:1 , ,b:2 => a:1,b:2", "PLAINTEXT://a:1 => a:1", "[::1]:9092"],
+        &[
+            "a:1,b:65535",
+            " a:1 , ,b:2 => a:1,b:2",
+            "PLAINTEXT://a:1 => a:1",
+            "SASL_SSL://a:1 => a:1",
+            "[::1]:9092",
+        ],
         &["", "a", "a:", ":1", "a:0", "a:65536", "a b:1", "SSL://a:1", "[::1:2", "http://a:1"],
     ),
     ("client.id", "curtail", &["x", ""], &[]),
@@ -348,7 +354,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     config.set("key.deserializer", &class("StringDeserializer")).unwrap();
     config.set("value.deserializer", &class("ByteArrayDeserializer")).unwrap();
     let fixed = [
-        ("security.protocol", "PLAINTEXT", "SASL_SSL"),
+        ("ssl.protocol", "TLSv1.3", "SSLv3"),
         ("client.dns.lookup", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ];
     for (name, accepted, refused) in fixed {
@@ -357,7 +363,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     }
     let refused = [
         ("value.deserializer", class("LongDeserializer")),
-        ("sasl.jaas.config", "secret".into()),
+        ("sasl.login.class", "secret".into()),
         ("ssl.provider", "x".into()),
         ("linger.ms", "5".into()),
     ];
@@ -477,4 +483,69 @@ fn properties_files_are_read_as_java_does() {
 fn a_missing_file_is_named() {
     let error = load_properties("no/such/file.properties").unwrap_err().to_string();
     assert!(error.starts_with("cannot read properties from no/such/file.properties: "), "{error}");
+}
+
+const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
+
+fn secured(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
+    let always = [("bootstrap.servers", "a:1")];
+    ProducerConfig::from_properties(always.iter().chain(properties).copied())
+}
+
+#[test]
+fn secrets_are_set_and_not_shown() {
+    let jaas = format!("{PLAIN} required username=\"u\" password=\"hush\";");
+    let config = secured(&[
+        ("security.protocol", "sasl_ssl"),
+        ("ssl.truststore.type", "PKCS12"),
+        ("ssl.truststore.location", "/trusted.p12"),
+        ("ssl.truststore.password", "hush"),
+        ("ssl.keystore.certificate.chain", "chain"),
+        ("ssl.keystore.key", "hush"),
+        ("ssl.key.password", "hush"),
+        ("ssl.endpoint.identification.algorithm", ""),
+        ("ssl.enabled.protocols", "TLSv1.3, TLSv1.2"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.jaas.config", &jaas),
+    ])
+    .unwrap();
+    assert!(!format!("{config:?}").contains("hush"));
+    let shown = config.properties();
+    let value = |name| shown.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str());
+    assert_eq!(value("security.protocol"), Some("SASL_SSL"));
+    assert_eq!(value("ssl.truststore.type"), Some("PKCS12"));
+    assert_eq!(value("ssl.enabled.protocols"), Some("TLSv1.2,TLSv1.3"));
+    assert_eq!(value("ssl.endpoint.identification.algorithm"), Some(""));
+    for name in
+        ["ssl.truststore.password", "ssl.keystore.key", "ssl.key.password", "sasl.jaas.config"]
+    {
+        assert_eq!(value(name), Some("[hidden]"), "{name}");
+    }
+    assert_eq!(value("ssl.keystore.password"), Some(""));
+}
+
+#[test]
+fn security_settings_that_cannot_work_are_refused_by_name() {
+    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"u\" password=\"hush\";";
+    let sasl = ("security.protocol", "SASL_SSL");
+    let plain = ("sasl.mechanism", "PLAIN");
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[("security.protocol", "TLS")], "SASL_PLAINTEXT"),
+        (&[("ssl.truststore.type", "JKS")], "keytool -importkeystore"),
+        (&[("ssl.enabled.protocols", "TLSv1.1")], "TLSv1.2"),
+        (&[("sasl.mechanism", "GSSAPI")], "SCRAM-SHA-512"),
+        (&[sasl], "sasl.mechanism is GSSAPI"),
+        (&[sasl, plain], "sasl.jaas.config is required"),
+        (&[sasl, plain, ("sasl.jaas.config", scram)], "does not fit sasl.mechanism=PLAIN"),
+        (&[sasl, plain, ("sasl.jaas.config", "x.Krb5LoginModule required;")], "x.Krb5LoginModule"),
+        (&[sasl, ("sasl.mechanism", "OAUTHBEARER"), ("sasl.jaas.config", scram)], "does not fit"),
+        (&[("security.protocol", "SSL"), ("ssl.keystore.key", "hush")], "certificate.chain"),
+        (&[("ssl.cipher.suites", "x")], "ssl.cipher.suites is not supported"),
+    ];
+    for (properties, part) in cases {
+        let error = secured(properties).unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains("hush"), "{properties:?}: {error}");
+    }
+    // Java reads what it does not use, too.
+    secured(&[("sasl.jaas.config", "nonsense")]).unwrap();
 }

@@ -6,7 +6,7 @@ use curtail_wire::fetch::IsolationLevel;
 
 use super::{
     Acks, Assignor, BufferedPartitions, GroupProtocol, LeaderDiscovery, OffsetReset,
-    RecoveryStrategy,
+    RecoveryStrategy, SecurityProtocol,
 };
 
 /// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
@@ -271,7 +271,7 @@ pub(super) fn servers(text: &str) -> Option<Vec<String>> {
 fn without_protocol(entry: &str) -> Option<&str> {
     match entry.split_once("://") {
         None => Some(entry),
-        Some((protocol, rest)) => protocol.eq_ignore_ascii_case("plaintext").then_some(rest),
+        Some((protocol, rest)) => SecurityProtocol::of_name(protocol).map(|_| rest),
     }
 }
 

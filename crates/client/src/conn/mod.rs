@@ -1,9 +1,9 @@
-//! One connection to one broker: dialling, the ApiVersions handshake, frames in and out.
+//! One connection to one broker: dialling, TLS, the ApiVersions handshake, SASL, frames in and out.
 //!
 //! [`Connection`] is straight-line: one request at a time, for control traffic and for lanes that keep their own
 //! order. The produce lane takes it apart ([`Connection::into_parts`]) to write and read at the same time.
 
-use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_net::{Env, ReadSide, Socket, SocketExt, SocketOptions};
@@ -18,7 +18,13 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use crate::{CommonConfig, Error, Result};
+use crate::{
+    CommonConfig, Error, Result, SslConfig,
+    security::{
+        sasl::{Authenticator, Carrier, RenewAt},
+        secure, session_error,
+    },
+};
 
 /// Bytes to make room for when reading.
 pub(crate) const READ_HINT: usize = 64 * 1024;
@@ -32,11 +38,28 @@ pub(crate) struct Connection {
     client_id: Arc<str>,
     next_correlation_id: i32,
     request_timeout: Duration,
+    /// With TLS only: what its failures are explained with.
+    ssl: Option<Arc<SslConfig>>,
+    /// With SASL only.
+    session: Option<Session>,
+}
+
+/// What SASL has brought about.
+pub(crate) struct Session {
+    pub(crate) authenticator: Arc<Authenticator>,
+    /// When it is to be renewed.
+    pub(crate) renew_at: RenewAt,
+}
+
+impl Session {
+    fn is_due(&self) -> bool {
+        self.renew_at.is_some_and(|at| at <= Instant::now())
+    }
 }
 
 impl Connection {
-    /// Resolves `host`, connects to the first address that answers and asks for the broker's versions. Bounded by
-    /// `socket.connection.setup.timeout.ms`.
+    /// Resolves `host`, connects to the first address that answers, secures the connection as `security.protocol` says
+    /// and asks for the broker's versions. Bounded by `socket.connection.setup.timeout.ms`.
     pub(crate) async fn open(
         env: &Env,
         common: &CommonConfig,
@@ -82,23 +105,108 @@ impl Connection {
             let dialled = timeout(share, env.net.connect(address, options)).await;
             match dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(socket) => {
-                    let mut connection = Self {
-                        socket: socket.into(),
-                        // Until the peer has shown that it is a broker, it gets little room.
-                        splitter: FrameSplitter::new(UNAUTHENTICATED_LIMIT),
-                        versions: ApiVersions::default(),
-                        peer,
-                        client_id: common.client_id.as_str().into(),
-                        next_correlation_id: 0,
-                        request_timeout: common.request_timeout,
-                    };
-                    connection.shake_hands().await?;
-                    return Ok(connection);
+                    return Self::over(env, common, socket, address, host, peer).await;
                 }
                 Err(e) => last = e,
             }
         }
         Err(connection_error(&peer, describe_dial_error(&last)))
+    }
+
+    /// Makes a connection of a socket.
+    async fn over(
+        env: &Env,
+        common: &CommonConfig,
+        socket: Box<dyn Socket>,
+        address: SocketAddr,
+        host: &str,
+        peer: Arc<str>,
+    ) -> Result<Self> {
+        let socket = match common.security.protocol.uses_tls() {
+            false => socket,
+            true => match secure(common, socket, host, &peer).await {
+                Ok(socket) => socket,
+                // A broker that does not speak TLS closes the connection, but so does one that is going down.
+                Err(Error::Connection { .. }) if speaks_clear_text(env, common, address).await => {
+                    let name = common.security.protocol.name();
+                    return Err(authentication_error(
+                        &peer,
+                        format!(
+                            "this listener does not speak TLS, and security.protocol={name} asks for it; check the port, or set security.protocol to the listener's"
+                        ),
+                    ));
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let mut connection = Self::unproven(common, socket, peer);
+        let security = &common.security;
+        connection.ssl = security.protocol.uses_tls().then(|| Arc::new(security.ssl.clone()));
+        match connection.prove(common).await {
+            Ok(()) => Ok(connection),
+            Err(error) => {
+                let error = connection.last_word(error).await;
+                Err(connection.explain(common, error))
+            }
+        }
+    }
+
+    /// A broker that refuses the client's certificate says so and closes the connection, which may fail a write before what it
+    /// has said is read.
+    async fn last_word(&mut self, error: Error) -> Error {
+        if self.ssl.is_none() || !matches!(error, Error::Connection { .. }) {
+            return error;
+        }
+        match self.read().await {
+            Err(refused @ Error::Authentication { .. }) => refused,
+            _ => error,
+        }
+    }
+
+    fn unproven(common: &CommonConfig, socket: Box<dyn Socket>, peer: Arc<str>) -> Self {
+        Self {
+            socket: socket.into(),
+            // Until the peer has shown that it is a broker, it gets little room.
+            splitter: FrameSplitter::new(UNAUTHENTICATED_LIMIT),
+            versions: ApiVersions::default(),
+            peer,
+            client_id: common.client_id.as_str().into(),
+            next_correlation_id: 0,
+            request_timeout: common.request_timeout,
+            ssl: None,
+            session: None,
+        }
+    }
+
+    /// Says of an error before the first request whether the settings do not fit the listener.
+    fn explain(&mut self, common: &CommonConfig, error: Error) -> Error {
+        let name = common.security.protocol.name();
+        match (self.splitter.next_frame(), &error) {
+            (Err(broken), _) if broken.is_tls() => {
+                authentication_error(&self.peer, format!("{broken} (security.protocol={name})"))
+            }
+            (_, Error::Connection { reason, .. }) => connection_error(
+                &self.peer,
+                format!(
+                    "{reason}, before the first request; is security.protocol={name} that of the listener?"
+                ),
+            ),
+            _ => error,
+        }
+    }
+
+    /// Both sides show who they are.
+    async fn prove(&mut self, common: &CommonConfig) -> Result<()> {
+        self.shake_hands().await?;
+        let security = &common.security;
+        let authenticator =
+            Authenticator::new(security, &self.peer, &self.client_id, &self.versions)?;
+        if let Some(authenticator) = authenticator {
+            let renew_at = authenticator.run(self).await?;
+            self.session = Some(Session { authenticator, renew_at });
+        }
+        self.splitter.set_limit(DEFAULT_LIMIT);
+        Ok(())
     }
 
     /// KIP-511: asks in version 3 and, where the broker does not know it, again in version 0.
@@ -122,7 +230,6 @@ impl Connection {
             match versions.error {
                 ErrorCode::NONE => {
                     self.versions = versions;
-                    self.splitter.set_limit(DEFAULT_LIMIT);
                     return Ok(());
                 }
                 ErrorCode::UNSUPPORTED_VERSION if version > 0 => {}
@@ -162,12 +269,27 @@ impl Connection {
         id
     }
 
-    /// Writes a whole frame.
+    /// Writes a whole frame, after the session has been renewed if that is due.
     ///
     /// # Cancel safety
     /// Not cancel safe: drop the connection together with the future.
     pub(crate) async fn write(&mut self, frame: &[u8]) -> Result<()> {
-        self.socket.write_all(frame).await.map_err(|e| connection_error(&self.peer, e))
+        if let Some(session) = self.session.as_ref().filter(|session| session.is_due()) {
+            let authenticator = session.authenticator.clone();
+            let renew_at = authenticator.run(self).await?;
+            self.session = Some(Session { authenticator, renew_at });
+        }
+        self.write_now(frame).await
+    }
+
+    async fn write_now(&mut self, frame: &[u8]) -> Result<()> {
+        self.socket.write_all(frame).await.map_err(|e| self.lost(&e))
+    }
+
+    /// What a failure of the socket means. With TLS 1.3 a broker refuses a client's certificate only after the handshake.
+    fn lost(&self, error: &io::Error) -> Error {
+        let refused = self.ssl.as_ref().and_then(|ssl| session_error(&self.peer, ssl, error));
+        refused.unwrap_or_else(|| connection_error(&self.peer, error))
     }
 
     /// Reads the next frame, header included.
@@ -185,7 +307,7 @@ impl Connection {
             match ReadSide(&*self.socket).read_buf(spare).await {
                 Ok(0) => return Err(connection_error(&self.peer, "closed by the broker")),
                 Ok(_) => {}
-                Err(e) => return Err(connection_error(&self.peer, e)),
+                Err(e) => return Err(self.lost(&e)),
             }
         }
     }
@@ -290,16 +412,14 @@ impl Connection {
         };
         match timeout_at(Instant::now() + limit, exchange).await {
             Ok(answer) => answer,
-            Err(_) => Err(connection_error(
-                &self.peer,
-                format!("no answer within {} ms", limit.as_millis()),
-            )),
+            Err(_) => Err(unanswered(&self.peer, limit)),
         }
     }
 
     /// The parts, for a driver of its own.
     pub(crate) fn into_parts(self) -> Parts {
-        Parts { socket: self.socket, splitter: self.splitter, peer: self.peer }
+        let Self { socket, splitter, peer, session, request_timeout, .. } = self;
+        Parts { socket, splitter, peer, session, request_timeout }
     }
 
     #[allow(
@@ -319,6 +439,46 @@ pub(crate) struct Parts {
     pub(crate) splitter: FrameSplitter,
     /// Address of the broker, for errors.
     pub(crate) peer: Arc<str>,
+    /// What SASL has brought about, if there is SASL.
+    pub(crate) session: Option<Session>,
+    /// `request.timeout.ms`.
+    pub(crate) request_timeout: Duration,
+}
+
+impl Carrier for Connection {
+    async fn exchange(&mut self, frame: &[u8], correlation_id: i32) -> Result<Bytes> {
+        let limit = self.request_timeout;
+        let exchange = async {
+            self.write_now(frame).await?;
+            self.read_answer(correlation_id).await
+        };
+        match timeout(limit, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => Err(unanswered(&self.peer, limit)),
+        }
+    }
+
+    fn next_correlation_id(&mut self) -> i32 {
+        self.next_correlation_id()
+    }
+}
+
+/// Whether a broker that did not shake hands in TLS does so without it.
+async fn speaks_clear_text(env: &Env, common: &CommonConfig, address: SocketAddr) -> bool {
+    let Ok(socket) = env.net.connect(address, SocketOptions::default()).await else { return false };
+    Connection::unproven(common, socket, "".into()).shake_hands().await.is_ok()
+}
+
+pub(crate) fn unanswered(peer: &Arc<str>, limit: Duration) -> Error {
+    connection_error(peer, format!("no answer within {} ms", limit.as_millis()))
+}
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "callers give errors and texts they are done with"
+)]
+pub(crate) fn authentication_error(peer: &Arc<str>, reason: impl ToString) -> Error {
+    Error::Authentication { broker: peer.clone(), reason: reason.to_string().into() }
 }
 
 #[allow(

@@ -487,6 +487,7 @@ impl Lane {
     /// have moved meanwhile.
     fn failed(&mut self, error: &Error) {
         tracing::debug!(node = self.node, %error, "fetch lane failed");
+        self.shared.report_refusal(error);
         // A connection that has worked and was lost is replaced at once.
         if !(self.proven && self.connection.is_some()) {
             self.failures += 1;

@@ -164,6 +164,15 @@ impl Shared {
             .after(failures, self.env.entropy.unit())
     }
 
+    /// Has the next poll end with the error if it is one that trying again does not mend.
+    pub(super) fn report_refusal(&self, error: &Error) {
+        if matches!(error, Error::Authentication { .. }) {
+            let mut state = self.state.lock();
+            state.report(error.clone());
+            state.wake_application();
+        }
+    }
+
     /// Connects to a broker by its id.
     pub(super) async fn connect(&self, node: i32) -> Result<Connection> {
         let snapshot = self.metadata.snapshot();

@@ -251,6 +251,9 @@ impl MetadataHandle {
 
     fn final_problem(&self, topic: &str) -> Option<Error> {
         let problems = self.shared.problems.lock();
+        if let Some(refused @ Error::Authentication { .. }) = &problems.unreachable {
+            return Some(refused.clone());
+        }
         let code = problems.topics.get(topic).copied()?;
         let fatal = matches!(
             code,
@@ -431,6 +434,8 @@ async fn dial(
             let open = Connection::open(&shared.env, &shared.common, &host, port);
             match timeout(limit, open).await {
                 Ok(Ok(connection)) => return Ok(connection),
+                // Another broker of this cluster would say the same.
+                Ok(Err(error @ Error::Authentication { .. })) => return Err(error),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => slow.push((host, port)),
             }

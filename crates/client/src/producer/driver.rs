@@ -25,6 +25,7 @@ use tokio::{
 
 use super::{
     lane::{Lane, Link, Pumped, Suspected, Up},
+    renewal::Renewal,
     settle,
     shared::{Shared, address_of},
 };
@@ -71,6 +72,9 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.health.set(Trouble::Unreachable);
                 strong.notice(&lane);
                 failures += 1;
+                if matches!(error, Error::Authentication { .. }) {
+                    refuse(&lane, &strong, &error);
+                }
                 give_up_late(&lane, &strong, &error);
             }
         }
@@ -143,6 +147,13 @@ fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     shared.stranded.notify_one();
 }
 
+/// The broker does not believe who the client is, or the other way round: what waits for it has nothing to wait for.
+fn refuse(lane: &Lane, shared: &Shared, error: &Error) {
+    for partition in lane.waiting() {
+        shared.refuse(&partition, error);
+    }
+}
+
 async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     let Some((host, port)) = address_of(shared, lane.broker) else {
         return Err(connection_error(
@@ -163,12 +174,14 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
         }
     };
     let version = connection.negotiate(ApiKey::PRODUCE, produce::VERSIONS)?;
-    let Parts { socket, splitter, peer, .. } = connection.into_parts();
+    let Parts { socket, splitter, peer, session, request_timeout } = connection.into_parts();
+    let renewal =
+        session.map(|session| Renewal::new(session, socket.clone(), peer.clone(), request_timeout));
     *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version, lane.former_answer_time())));
     lane.health.set(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
-    Ok(Session { socket, splitter, peer, proven: false, is_stuck: false, timer })
+    Ok(Session { socket, splitter, peer, proven: false, is_stuck: false, timer, renewal })
 }
 
 /// The broker asks for a pause, which it would otherwise take itself (KIP-219). No answer makes us silent for longer
@@ -203,6 +216,8 @@ struct Session {
     /// The broker only waits for another one; see [`Self::look_into`].
     is_stuck: bool,
     timer: Pin<Box<Sleep>>,
+    /// With SASL only.
+    renewal: Option<Renewal>,
 }
 
 impl Session {
@@ -220,6 +235,12 @@ impl Session {
             }
             if let Err(error) = self.poll_writes(cx, lane, shared) {
                 return Poll::Ready(connection_error(&self.peer, error));
+            }
+            match self.poll_renewal(cx, lane) {
+                // What was held back can go.
+                Poll::Ready(Ok(())) => continue,
+                Poll::Ready(Err(error)) => return Poll::Ready(error),
+                Poll::Pending => {}
             }
             match ready!(self.poll_deadlines(cx, lane, shared)) {
                 Ok(()) => {}
@@ -252,6 +273,14 @@ impl Session {
     }
 
     fn answer(&mut self, frame: &Bytes, lane: &Lane, shared: &Shared) -> Result<()> {
+        if let Some(renewal) = &self.renewal
+            && let Link::Up(up) = &*lane.link()
+            && up.is_held()
+            && up.in_flight.is_empty()
+        {
+            renewal.answered(frame);
+            return Ok(());
+        }
         let broken = |reason: String| protocol_error(&self.peer, reason);
         let id = header::correlation_id(frame).map_err(|e| broken(e.to_string()))?;
         let now = Instant::now();
@@ -342,6 +371,23 @@ impl Session {
         }
     }
 
+    /// Ready when the SASL session has been renewed.
+    fn poll_renewal(&mut self, cx: &mut Context<'_>, lane: &Lane) -> Poll<Result<()>> {
+        let Some(renewal) = &mut self.renewal else { return Poll::Pending };
+        if renewal.is_due() {
+            let Link::Up(up) = &mut *lane.link() else { return Poll::Pending };
+            if !up.hold() {
+                return Poll::Pending;
+            }
+            renewal.begin();
+        }
+        ready!(renewal.poll(cx))?;
+        if let Link::Up(up) = &mut *lane.link() {
+            up.release();
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Ready when a deadline has passed: with an error if it was a request's, and otherwise because a partition
     /// is due.
     fn poll_deadlines(
@@ -353,7 +399,9 @@ impl Session {
         {
             let mut link = lane.link();
             let Link::Up(up) = &mut *link else { return Poll::Ready(Err(Error::Closed)) };
-            let Some(next) = lane.next_deadline(up) else {
+            let renewal = self.renewal.as_ref().filter(|_| !up.is_held());
+            let renew_at = renewal.and_then(Renewal::at).map(Instant::into_std);
+            let Some(next) = lane.next_deadline(up).into_iter().chain(renew_at).min() else {
                 // A timer set for nothing fires once; only then it has to be set again for the next request.
                 if self.timer.is_elapsed() {
                     up.armed = None;

@@ -109,6 +109,8 @@ pub(super) struct Up {
     glue: BytesMut,
     /// Bytes of `buffer.memory` that the requests without an answer hold.
     sent_bytes: usize,
+    /// Whether nothing is sent, because the connection's SASL session is being renewed.
+    is_held: bool,
     /// Nothing is sent before this, because the broker has asked for it (KIP-219).
     muted_until: Option<StdInstant>,
     /// Set while the oldest request is unusually late.
@@ -189,6 +191,7 @@ impl Up {
             writing_since: None,
             unanswered: Vec::new(),
             glue: BytesMut::new(),
+            is_held: false,
             muted_until: None,
             sent_bytes: 0,
             late: None,
@@ -201,6 +204,21 @@ impl Up {
         if !throttle.is_zero() {
             self.muted_until = self.muted_until.max(Some(now + throttle));
         }
+    }
+
+    /// Sends nothing more. Whether everything that was begun is with the socket.
+    pub(super) fn hold(&mut self) -> bool {
+        self.is_held = true;
+        self.outgoing.is_empty()
+    }
+
+    /// Sends again.
+    pub(super) fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     fn is_muted(&mut self) -> bool {
@@ -310,7 +328,7 @@ impl Lane {
             return self.wake();
         };
         let Link::Up(up) = &mut *link else { return self.wake() };
-        if up.in_flight.len() >= self.max_in_flight {
+        if up.in_flight.len() >= self.max_in_flight || up.is_held {
             // The next answer makes the driver look at the ready list.
             return;
         }
@@ -346,7 +364,7 @@ impl Lane {
             for request in up.unanswered.drain(..) {
                 super::settle::written_without_answer(shared, request);
             }
-            if up.in_flight.len() >= self.max_in_flight || up.is_muted() {
+            if up.in_flight.len() >= self.max_in_flight || up.is_held || up.is_muted() {
                 return Ok(Pumped::Done);
             }
             let now = Instant::now();
@@ -569,7 +587,7 @@ impl Lane {
     /// When the driver must look at the lane again if nothing else happens.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
         let answer = earlier(up.in_flight.next_deadline(), self.late_at(up));
-        if up.in_flight.len() >= self.max_in_flight {
+        if up.in_flight.len() >= self.max_in_flight || up.is_held {
             // What becomes due has to wait for an answer.
             return answer;
         }

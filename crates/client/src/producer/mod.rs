@@ -16,6 +16,7 @@ mod lane;
 mod memory;
 mod partition;
 pub(crate) mod partitioner;
+mod renewal;
 mod routing;
 mod settle;
 mod shared;

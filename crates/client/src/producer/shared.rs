@@ -459,13 +459,30 @@ impl Shared {
 
     /// Fails what has waited longer than `delivery.timeout.ms` in a partition.
     pub(super) fn expire(&self, partition: &Partition, last: Option<&Error>) {
-        let now = Instant::now().into_std();
-        let mut state = partition.state.lock();
-        let expired = state.queue.expire(&self.policy, now);
+        let state = partition.state.lock();
         let last = last.or_else(|| state.last_error()).cloned();
+        self.fail_older(state, Instant::now(), &self.delivery_timeout(last.as_ref()));
+        self.let_rest(partition);
+    }
+
+    /// Fails whatever of a partition is not in flight, however young.
+    pub(super) fn refuse(&self, partition: &Partition, cause: &Error) {
+        let all = Instant::now() + self.config.delivery_timeout;
+        self.fail_older(partition.state.lock(), all, cause);
+        self.let_rest(partition);
+    }
+
+    /// Fails what has waited for `delivery.timeout.ms` at a time.
+    fn fail_older(
+        &self,
+        mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
+        at: Instant,
+        error: &Error,
+    ) {
+        let expired = state.queue.expire(&self.policy, at.into_std());
         let mut lost = Vec::new();
         for batch in &expired {
-            self.identity.batch_fails(batch, &self.delivery_timeout(last.as_ref()));
+            self.identity.batch_fails(batch, error);
             lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
         }
         drop(state);
@@ -473,9 +490,8 @@ impl Shared {
             let unknown = batch.outcome_unknown();
             self.stats.record_errors.add(u64::from(batch.records));
             let (_, completion) = batch.into_parts();
-            completion.fail(self.delivery_timeout(last.as_ref()), unknown);
+            completion.fail(error.clone(), unknown);
         }
-        self.let_rest(partition);
     }
 
     /// Has a partition rest that may have nothing to do any more, where many are not at rest. The caller holds no lock.

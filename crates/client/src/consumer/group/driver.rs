@@ -226,7 +226,10 @@ impl Driver {
         let what = Coordinated::Group(&self.group.id);
         let found = match find(&self.shared.metadata, &self.shared.config.common, what).await {
             Ok(found) => found.map_err(|code| Trouble::Refused(code, None)),
-            Err(error) => Err(lost(error)),
+            Err(error) => {
+                self.shared.report_refusal(&error);
+                Err(lost(error))
+            }
         };
         self.report(|machine, now, unit| machine.found(found, now, unit));
     }
@@ -273,6 +276,9 @@ impl Driver {
             () = self.of_no_use() => Err(Trouble::Lost(Error::Closed)),
         };
         if let Err(trouble) = &reply {
+            if let Trouble::Lost(error) = trouble {
+                shared.report_refusal(error);
+            }
             tracing::debug!(group = &*group.id, broker = node.id, ?trouble, "coordinator");
         }
         reply

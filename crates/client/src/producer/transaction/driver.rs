@@ -152,7 +152,7 @@ impl Driver {
 /// A request without an answer. One that cannot be sent at all will not be sent later either.
 fn lost(error: Error) -> Reply<Error> {
     match error {
-        Error::UnsupportedVersion(_) => Reply::Impossible(error),
+        Error::UnsupportedVersion(_) | Error::Authentication { .. } => Reply::Impossible(error),
         error => Reply::Lost(error),
     }
 }

@@ -1,0 +1,164 @@
+//! `sasl.jaas.config`: a line in the language of Java's login modules, of which three are known.
+//!
+//! `org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";`
+
+use std::{collections::BTreeMap, iter::Peekable, str::Chars};
+
+use curtail_proto::sasl::Secret;
+
+const NAME: &str = "sasl.jaas.config";
+
+/// The login modules there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Module {
+    Plain,
+    Scram,
+    OAuthBearer,
+}
+
+/// A line taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Jaas {
+    pub(super) module: Module,
+    options: BTreeMap<String, Secret>,
+}
+
+impl Jaas {
+    /// Takes the line apart. Errors quote nothing of it but the module's name and the options' names.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut words = Words { rest: text.chars().peekable() };
+        let class = words.next()?.ok_or("it is empty")?;
+        let module = match class.as_str() {
+            "org.apache.kafka.common.security.plain.PlainLoginModule" => Module::Plain,
+            "org.apache.kafka.common.security.scram.ScramLoginModule" => Module::Scram,
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule" => {
+                Module::OAuthBearer
+            }
+            class => {
+                return Err(format!(
+                    "the login module '{class}' is not known; PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule of org.apache.kafka.common.security are"
+                ));
+            }
+        };
+        let flag = words.next()?.unwrap_or_default().to_ascii_lowercase();
+        if !["required", "requisite", "sufficient", "optional"].contains(&flag.as_str()) {
+            return Err("the word 'required' has to follow the login module".into());
+        }
+        let mut options = BTreeMap::new();
+        loop {
+            match words.next()?.as_deref() {
+                Some(";") => break,
+                None => return Err("it has to end with a semicolon".into()),
+                Some(name) => {
+                    if words.next()?.as_deref() != Some("=") {
+                        return Err(format!("'=' is missing behind the option '{name}'"));
+                    }
+                    let value = words.next()?.filter(|value| value != ";");
+                    let value = value.ok_or_else(|| format!("the option '{name}' has no value"))?;
+                    options.insert(name.to_owned(), Secret::new(value));
+                }
+            }
+        }
+        match words.next()? {
+            None => Ok(Self { module, options }),
+            Some(_) => {
+                Err("there is something behind the semicolon; one login module is taken".into())
+            }
+        }
+    }
+
+    /// The value of an option.
+    pub(super) fn option(&self, name: &str) -> Option<&Secret> {
+        self.options.get(name)
+    }
+
+    /// The value of an option that has to be there.
+    pub(super) fn required(&self, name: &str) -> Result<&Secret, String> {
+        let missing = || format!("the option '{name}' is missing in {NAME}");
+        self.option(name).filter(|value| !value.reveal().is_empty()).ok_or_else(missing)
+    }
+}
+
+/// Words, quoted texts, and the signs `=` and `;`.
+struct Words<'a> {
+    rest: Peekable<Chars<'a>>,
+}
+
+impl Words<'_> {
+    fn next(&mut self) -> Result<Option<String>, String> {
+        while self.rest.next_if(|c| c.is_whitespace()).is_some() {}
+        match self.rest.next() {
+            None => Ok(None),
+            Some(sign @ ('=' | ';')) => Ok(Some(sign.to_string())),
+            Some(quote @ ('"' | '\'')) => self.quoted(quote).map(Some),
+            Some(first) => {
+                let mut word = String::from(first);
+                let ends = |c: &char| c.is_whitespace() || matches!(c, '=' | ';' | '"' | '\'');
+                while let Some(c) = self.rest.next_if(|c| !ends(c)) {
+                    word.push(c);
+                }
+                Ok(Some(word))
+            }
+        }
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<String, String> {
+        let mut text = String::new();
+        loop {
+            match self.rest.next() {
+                Some(c) if c == quote => return Ok(text),
+                Some('\\') => text.push(match self.rest.next() {
+                    Some('n') => '\n',
+                    Some('t') => '\t',
+                    Some('r') => '\r',
+                    Some(other) => other,
+                    None => break,
+                }),
+                Some(c) => text.push(c),
+                None => break,
+            }
+        }
+        Err("a quotation mark is not closed".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
+
+    #[test]
+    fn options_are_read_in_all_their_spellings() {
+        let text = format!(
+            "{PLAIN} required\n  username=\"al\\\"ice\" password = 'it=s; a secret' serviceName=kafka ;"
+        );
+        let jaas = Jaas::parse(&text).expect("well formed");
+        assert_eq!(jaas.module, Module::Plain);
+        let option = |name: &str| jaas.option(name).map(Secret::reveal);
+        assert_eq!(option("username"), Some("al\"ice"));
+        assert_eq!(option("password"), Some("it=s; a secret"));
+        assert_eq!(option("serviceName"), Some("kafka"));
+        assert_eq!(option("other"), None);
+        assert!(!format!("{jaas:?}").contains("secret"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_without_its_secrets() {
+        let kerberos = "com.sun.security.auth.module.Krb5LoginModule required password=\"x9\";";
+        let refused = Jaas::parse(kerberos).expect_err("refused");
+        assert!(refused.contains("Krb5LoginModule") && !refused.contains("x9"), "{refused}");
+        for (rest, part) in [
+            ("", "required"),
+            (" maybe;", "required"),
+            (" required password=\"x9\"", "semicolon"),
+            (" required password \"x9\";", "'=' is missing"),
+            (" required password=;", "no value"),
+            (" required password=\"x9;", "not closed"),
+            (" required password=\"x9\"; more", "behind the semicolon"),
+        ] {
+            let refused = Jaas::parse(&format!("{PLAIN}{rest}")).expect_err("refused");
+            assert!(refused.contains(part) && !refused.contains("x9"), "{rest}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! SASL over a connection's first requests, and again before the session ends (KIP-368).
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_proto::sasl::{Credentials, Derivation, Exchange, SaltedPassword, SaslError, Step};
+use curtail_wire::{
+    ApiKey, ApiVersions, ErrorCode,
+    cold::{self, Decodable, Message, Request, StrBytes, messages},
+    header,
+};
+use rand::Rng as _;
+use tokio::time::Instant;
+
+use crate::{
+    Error, Mechanism, Result, SecurityConfig,
+    config::Login,
+    conn::{authentication_error, protocol_error},
+    error::one_line,
+};
+
+const HANDSHAKE: RangeInclusive<i16> = 1..=1;
+const AUTHENTICATE: RangeInclusive<i16> = 0..=2;
+
+/// A session is renewed when this much of it is over, and a random part of the next tenth: as Java does.
+const RENEW_AFTER: f64 = 0.85;
+const RENEW_WITHIN: f64 = 0.1;
+
+/// What carries the requests: a connection that nobody else uses meanwhile.
+pub(crate) trait Carrier {
+    /// Writes a frame and gives the answer's, for the request of `correlation_id`.
+    async fn exchange(&mut self, frame: &[u8], correlation_id: i32) -> Result<Bytes>;
+
+    /// The id for the next request's header.
+    fn next_correlation_id(&mut self) -> i32;
+}
+
+/// All that a connection needs to authenticate, and to do so again.
+#[derive(Debug)]
+pub(crate) struct Authenticator {
+    security: SecurityConfig,
+    mechanism: Mechanism,
+    login: Login,
+    peer: Arc<str>,
+    client_id: Arc<str>,
+    handshake: i16,
+    authenticate: i16,
+}
+
+/// When the session is to be renewed; never if the broker has set no limit.
+pub(crate) type RenewAt = Option<Instant>;
+
+impl Authenticator {
+    /// For a broker that speaks `versions`. `None` if the protocol has no SASL.
+    pub(crate) fn new(
+        security: &SecurityConfig,
+        peer: &Arc<str>,
+        client_id: &Arc<str>,
+        versions: &ApiVersions,
+    ) -> Result<Option<Arc<Self>>> {
+        let Some(mechanism) = security.sasl.mechanism.filter(|_| security.protocol.uses_sasl())
+        else {
+            return Ok(None);
+        };
+        let version = |api, ours| {
+            versions.negotiate(api, ours).map_err(|error| {
+                authentication_error(peer, format!("the broker does not do SASL: {error}"))
+            })
+        };
+        Ok(Some(Arc::new(Self {
+            mechanism,
+            login: security.sasl.login()?,
+            peer: peer.clone(),
+            client_id: client_id.clone(),
+            handshake: version(ApiKey::SASL_HANDSHAKE, HANDSHAKE)?,
+            authenticate: version(ApiKey::SASL_AUTHENTICATE, AUTHENTICATE)?,
+            security: security.clone(),
+        })))
+    }
+
+    /// Proves who the client is. The first time, or again.
+    pub(crate) async fn run(&self, carrier: &mut impl Carrier) -> Result<RenewAt> {
+        self.choose_mechanism(carrier).await?;
+        let credentials = self.credentials().await?;
+        // A number that nobody guesses, from the operating system's randomness.
+        let nonce = format!("{:032x}", rand::rng().random::<u128>());
+        let begun = Exchange::begin(&credentials, &nonce).map_err(|error| self.failed(error))?;
+        let (mut exchange, mut message) = begun;
+        loop {
+            let began = Instant::now();
+            let answer = self.send(carrier, &message).await?;
+            let mut step =
+                exchange.answered(&answer.auth_bytes).map_err(|error| self.failed(error))?;
+            if let Step::Derive(derivation) = step {
+                let salted = self.salted(derivation).await?;
+                step = exchange.derived(&salted).map_err(|error| self.failed(error))?;
+            }
+            match step {
+                Step::Send(next) => message = next,
+                Step::Derive(_) => return Err(protocol_error(&self.peer, "SCRAM begins anew")),
+                Step::Done => return Ok(renew_at(began, answer.session_lifetime_ms)),
+            }
+        }
+    }
+
+    async fn choose_mechanism(&self, carrier: &mut impl Carrier) -> Result<()> {
+        let name = self.mechanism.name();
+        let request = messages::SaslHandshakeRequest::default()
+            .with_mechanism(StrBytes::from_static_str(name));
+        let answer = self.ask(carrier, self.handshake, &request).await?;
+        match ErrorCode(answer.error_code) {
+            ErrorCode::NONE => Ok(()),
+            ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
+                let there: Vec<&str> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
+                let there = one_line(&there.join(", "));
+                let there = if there.is_empty() { "none".into() } else { there };
+                Err(self.refused(format!(
+                    "sasl.mechanism={name} is not enabled there; the broker has {there}"
+                )))
+            }
+            ErrorCode::ILLEGAL_SASL_STATE => Err(self.refused(format!(
+                "this listener has no SASL, and security.protocol={} asks for it",
+                self.security.protocol.name()
+            ))),
+            code => Err(self.refused(format!("SaslHandshake: {code}"))),
+        }
+    }
+
+    async fn credentials(&self) -> Result<Credentials> {
+        match &self.login {
+            Login::Fixed(credentials) => Ok(credentials.clone()),
+            Login::Token(source) => match source.fetch().await {
+                Ok(token) => Ok(Credentials::OAuthBearer {
+                    token: token.token,
+                    extensions: token.extensions,
+                }),
+                // What gives tokens may be out of reach for a while.
+                Err(reason) => Err(Error::Connection {
+                    broker: self.peer.clone(),
+                    reason: format!("no OAUTHBEARER token: {}", one_line(&reason)).into(),
+                }),
+            },
+        }
+    }
+
+    async fn salted(&self, derivation: Derivation) -> Result<SaltedPassword> {
+        let cache = &self.security.cache.salted;
+        if let Some((of, salted)) = &*cache.lock()
+            && *of == derivation
+        {
+            return Ok(salted.clone());
+        }
+        let work = derivation.clone();
+        let salted = tokio::task::spawn_blocking(move || work.run()).await;
+        let salted = salted.map_err(|error| self.refused(error.to_string()))?;
+        *cache.lock() = Some((derivation, salted.clone()));
+        Ok(salted)
+    }
+
+    async fn send(
+        &self,
+        carrier: &mut impl Carrier,
+        message: &[u8],
+    ) -> Result<messages::SaslAuthenticateResponse> {
+        let request = messages::SaslAuthenticateRequest::default()
+            .with_auth_bytes(Bytes::copy_from_slice(message));
+        let answer = self.ask(carrier, self.authenticate, &request).await?;
+        match ErrorCode(answer.error_code) {
+            ErrorCode::NONE => Ok(answer),
+            ErrorCode::SASL_AUTHENTICATION_FAILED => {
+                let said = answer.error_message.as_ref().map_or("", StrBytes::as_str);
+                Err(self.refused(format!("the broker refuses {}: {}", self.who(), one_line(said))))
+            }
+            code => Err(self.refused(format!("SaslAuthenticate: {code}"))),
+        }
+    }
+
+    /// Whom the broker refuses, and where that is set.
+    fn who(&self) -> String {
+        let mechanism = self.mechanism.name();
+        match &self.login {
+            Login::Fixed(
+                Credentials::Plain { username, .. } | Credentials::Scram { username, .. },
+            ) => {
+                format!(
+                    "user '{}' or the password of sasl.jaas.config ({mechanism})",
+                    one_line(username)
+                )
+            }
+            _ => format!("the token ({mechanism})"),
+        }
+    }
+
+    async fn ask<Q>(
+        &self,
+        carrier: &mut impl Carrier,
+        version: i16,
+        request: &Q,
+    ) -> Result<Q::Response>
+    where
+        Q: Request,
+        Q::Response: Decodable + Message,
+    {
+        let broken = |error: &dyn std::fmt::Display| protocol_error(&self.peer, error);
+        let correlation_id = carrier.next_correlation_id();
+        let frame = cold::encode_request(version, correlation_id, Some(&self.client_id), request)
+            .map_err(|error| broken(&error))?;
+        let answer = carrier.exchange(&frame, correlation_id).await?;
+        let body = header::response_body(&answer, ApiKey(Q::KEY), version)
+            .map_err(|error| broken(&error))?;
+        cold::decode_response(version, body).map_err(|error| broken(&error))
+    }
+
+    fn refused(&self, reason: impl Into<String>) -> Error {
+        authentication_error(&self.peer, reason.into())
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+    fn failed(&self, error: SaslError) -> Error {
+        self.refused(error.to_string())
+    }
+}
+
+fn renew_at(began: Instant, lifetime_ms: i64) -> RenewAt {
+    let lifetime = u64::try_from(lifetime_ms).ok().filter(|ms| *ms > 0)?;
+    let part = RENEW_AFTER + RENEW_WITHIN * rand::rng().random::<f64>();
+    began.checked_add(Duration::from_millis(lifetime).mul_f64(part))
+}

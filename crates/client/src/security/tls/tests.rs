@@ -1,0 +1,77 @@
+//! Files of certificates: which are taken, and what happens when they change.
+
+use std::time::Duration;
+
+use rcgen::{CertificateParams, KeyPair};
+
+use super::*;
+use crate::SecurityConfig;
+
+/// A certificate and its key.
+fn pem() -> String {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["x".to_owned()]).unwrap().self_signed(&key).unwrap();
+    format!("{}{}", key.serialize_pem(), certificate.pem())
+}
+
+fn common(truststore: &Path) -> CommonConfig {
+    let security = SecurityConfig::ssl().truststore(truststore, None);
+    CommonConfig { security, ..CommonConfig::default() }
+}
+
+/// Replaces a file and makes sure that its time says so, however coarse the clock of the file system is.
+fn replace(path: &Path, text: &str) {
+    let before = fs::metadata(path).unwrap().modified().unwrap();
+    fs::write(path, text).unwrap();
+    let file = fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(before + Duration::from_secs(1)).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_is_read_again_once_it_has_changed_and_kept_if_it_cannot_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ca.pem");
+    fs::write(&path, pem()).unwrap();
+    let common = common(&path);
+    let first = load(&common).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &load(&common).await.unwrap()));
+    replace(&path, &pem());
+    let second = load(&common).await.unwrap();
+    assert!(!Arc::ptr_eq(&first, &second));
+    replace(&path, "half a certif");
+    assert!(Arc::ptr_eq(&second, &load(&common).await.unwrap()));
+    replace(&path, &pem());
+    assert!(!Arc::ptr_eq(&second, &load(&common).await.unwrap()));
+    // Other settings have other certificates, even with the same cache.
+    let mut others = common.clone();
+    others.security.ssl.truststore.location = Some(directory.path().join("missing.pem"));
+    let missing = load(&others).await.unwrap_err();
+    assert!(missing.contains("ssl.truststore.location=") && missing.contains("missing.pem"));
+}
+
+#[tokio::test]
+async fn a_file_that_is_of_no_use_is_refused_with_its_setting() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let refused = async |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        load(&common(&path)).await.unwrap_err()
+    };
+    let jks = refused(&[0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2]).await;
+    assert!(jks.contains("keytool -importkeystore") && jks.contains("PKCS12"), "{jks}");
+    for bytes in [&b""[..], b"text", &[0x30, 0x82, 1, 2]] {
+        let reason = refused(bytes).await;
+        assert!(reason.starts_with("ssl.truststore.location="), "{reason}");
+        assert!(!reason.contains('\n'), "{reason}");
+    }
+
+    fs::write(&path, pem()).unwrap();
+    let mut common = common(&path);
+    common.security = common.security.keystore(&path, None);
+    load(&common).await.unwrap();
+    common.security.ssl.keystore.location = None;
+    common.security.ssl.keystore_certificate_chain = Some(pem());
+    common.security.ssl.keystore_key = Some(pem().into());
+    let mixed = load(&common).await.unwrap_err();
+    assert!(mixed.contains("is not that of the certificate"), "{mixed}");
+}

@@ -1,0 +1,57 @@
+//! Certificates and tokens, made for the test.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
+
+/// Who signs certificates here.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate that an authority has signed, and its key.
+pub(crate) struct Signed {
+    chain: String,
+    key: String,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// For a host, until a year.
+    pub(crate) fn sign(&self, host: &str, until: i32) -> Signed {
+        let mut params = CertificateParams::new([host.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, host);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Signed { chain: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+impl Signed {
+    pub(crate) const FRESH: i32 = 4000;
+    pub(crate) const EXPIRED: i32 = 2001;
+
+    /// Key and certificate, as `ssl.keystore.location` has them.
+    pub(crate) fn in_one_file(&self) -> String {
+        format!("{}{}", self.key, self.chain)
+    }
+}
+
+/// A token without a signature, good for the next hour.
+pub(crate) fn unsecured_token() -> String {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let (from, until) = (now.as_secs(), now.as_secs() + 3600);
+    let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#);
+    let claims = format!(r#"{{"sub":"carol","iat":{from},"exp":{until}}}"#);
+    format!("{header}.{}.", URL_SAFE_NO_PAD.encode(claims))
+}
