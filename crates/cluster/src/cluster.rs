@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use crate::{
+    admission::Admissions,
     broker::{self, Phase, Slot, broker_dir},
     config::{ClusterConfig, Ports, Storage},
     controller::{Controller, TopicSpec},
@@ -118,6 +119,7 @@ impl ClusterHandle {
             Storage::Dir(_) | Storage::Temp => Some((disks[0].as_ref(), root.as_path())),
         };
         let controller = Arc::new(Controller::new(&config, entropy, memory).map_err(storage)?);
+        let admissions = Arc::new(Admissions::new(&config)?);
         let slots = config.broker_ids().zip(envs).zip(disks).map(|((id, env), disk)| {
             let advertised = advertised(&config, id);
             let bind = SocketAddr::new(config.bind.unwrap_or(advertised.ip()), advertised.port());
@@ -128,6 +130,7 @@ impl ClusterHandle {
                 dir: broker_dir(&root, id),
                 bind: Mutex::new(bind),
                 advertised: Mutex::new(advertised),
+                admissions: Arc::clone(&admissions),
                 gate: Arc::new(Gate::default()),
                 delays: Arc::new(Delays::default()),
                 phase: watch::Sender::new(Phase::Down),

@@ -1,10 +1,12 @@
 //! Settings of a cluster: typed, or by the property names Apache Kafka's brokers have.
 
 mod properties;
+mod security;
 #[cfg(test)]
 mod tests;
 
 pub use properties::ConfigError;
+pub use security::{Authorizer, ClientAuth, Mechanism, Security, SecurityProtocol, User};
 
 use std::{
     fmt,
@@ -210,6 +212,8 @@ pub struct ClusterConfig {
     /// `metadata.propagation.delay.ms`: how long a change of the cluster's metadata takes to reach a broker.
     /// Curtail's own; see also [`ClusterHandle::set_metadata_delay`](crate::ClusterHandle::set_metadata_delay).
     pub metadata_propagation_delay: Duration,
+    /// Who may connect, how, and what they may do.
+    pub security: Security,
     /// A bug to plant in a test.
     #[doc(hidden)]
     pub plant: Option<Plant>,
@@ -270,6 +274,7 @@ impl Default for ClusterConfig {
             transaction_log_replication_factor: 3,
             transaction_log_min_isr: 2,
             metadata_propagation_delay: Duration::ZERO,
+            security: Security::default(),
             plant: None,
         }
     }
@@ -353,6 +358,7 @@ impl ClusterConfig {
             );
         }
         self.validate_consumer_groups()?;
+        self.security.validate()?;
         let count = self.brokers as usize;
         if !self.racks.is_empty() && self.racks.len() != count {
             return fail(format!("broker.rack has {} racks for {count} brokers", self.racks.len()));

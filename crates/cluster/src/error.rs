@@ -30,6 +30,11 @@ pub enum ClusterError {
         /// What the disk said.
         source: io::Error,
     },
+    /// The operating system gives no random numbers for keys and salts.
+    #[error(
+        "the operating system gives no random numbers, which passwords and keys are protected with"
+    )]
+    NoRandomness,
     /// There is no broker of this id.
     #[error("there is no broker {0}")]
     NoSuchBroker(i32),

@@ -34,6 +34,8 @@ mod offset_delete;
 mod offset_fetch;
 mod offsets_for_leader_epoch;
 mod produce;
+mod sasl_authenticate;
+mod sasl_handshake;
 mod sync_group;
 mod txn_offset_commit;
 mod verify;
@@ -53,6 +55,7 @@ use curtail_wire::{
 };
 
 use crate::{
+    admission::Principal,
     broker::Broker,
     coordinator::{groups::Groups, runtime::Shard},
     image::{PartitionKey, TopicImage},
@@ -86,6 +89,8 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::SYNC_GROUP, 0..=5, 0),
     (ApiKey::DESCRIBE_GROUPS, 0..=6, 0),
     (ApiKey::LIST_GROUPS, 0..=5, 0),
+    // librdkafka takes a broker without SaslHandshake 0 for one that has no handshake at all.
+    (ApiKey::SASL_HANDSHAKE, 1..=1, 0),
     (ApiKey::API_VERSIONS, 0..=4, 0),
     (ApiKey::CREATE_TOPICS, 2..=7, 2),
     (ApiKey::DELETE_TOPICS, 1..=6, 1),
@@ -100,6 +105,7 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
     (ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1),
     (ApiKey::CREATE_PARTITIONS, 0..=3, 0),
+    (ApiKey::SASL_AUTHENTICATE, 0..=2, 0),
     (ApiKey::DELETE_GROUPS, 0..=2, 0),
     (ApiKey::ELECT_LEADERS, 0..=2, 0),
     (ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, 0),
@@ -155,6 +161,8 @@ pub(crate) async fn handle(
         ApiKey::OFFSET_DELETE => offset_delete::handle(request, body, out).await,
         ApiKey::FIND_COORDINATOR => find_coordinator::handle(request, body, out),
         ApiKey::API_VERSIONS => api_versions::handle(request, body, out),
+        ApiKey::SASL_HANDSHAKE => sasl_handshake::handle(request, body, out),
+        ApiKey::SASL_AUTHENTICATE => sasl_authenticate::handle(request, body, out),
         ApiKey::CREATE_TOPICS => create_topics::handle(request, body, out),
         ApiKey::DELETE_TOPICS => delete_topics::handle(request, body, out),
         ApiKey::CREATE_PARTITIONS => create_partitions::handle(request, body, out),
@@ -184,6 +192,8 @@ pub(crate) struct Call<'a> {
     pub(crate) header: &'a RequestHeader<'a>,
     /// Where it comes from.
     pub(crate) peer: IpAddr,
+    /// Who asks.
+    pub(crate) principal: &'a Principal,
 }
 
 impl Call<'_> {

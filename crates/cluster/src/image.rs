@@ -1,6 +1,6 @@
 //! The cluster's metadata at one version: immutable, shared between versions where nothing changed.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use curtail_wire::Uuid;
 use imbl::{OrdMap, Vector};
@@ -29,6 +29,8 @@ pub(crate) struct BrokerImage {
     pub(crate) id: i32,
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
+    /// Where other brokers reach it.
+    pub(crate) inner: SocketAddr,
     /// Identifies the incarnation; a restart gets a larger one.
     pub(crate) epoch: i64,
     /// A fenced broker leads nothing and is not shown to clients.

@@ -7,6 +7,7 @@
 //!
 //! It is not a production store.
 
+mod admission;
 mod broker;
 mod cluster;
 pub mod config;
@@ -21,6 +22,7 @@ mod image;
 pub mod log;
 mod observer;
 mod replica;
+mod sasl;
 mod session;
 mod topic_config;
 mod transaction;
@@ -28,7 +30,10 @@ mod transaction;
 pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 #[doc(hidden)]
 pub use config::Plant;
-pub use config::{Assignor, ClusterConfig, ConfigError, Ports, ReplicaSelector, Storage};
+pub use config::{
+    Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Ports,
+    ReplicaSelector, Security, SecurityProtocol, Storage, User,
+};
 pub use controller::Controller;
 pub use error::ClusterError;
 pub use observer::Observer;

@@ -11,61 +11,103 @@ use std::{
 use bytes::{Buf, Bytes};
 use curtail_net::Socket;
 use curtail_wire::{frame::FrameSplitter, header::split_request};
+use tokio::time::{Instant, sleep};
 
 use super::Broker;
-use crate::handlers::{self, Answer, Call};
+use crate::{
+    admission::{Admission, Authentication, Verdict},
+    handlers::{self, Answer, Call},
+};
 
 /// Room for one read. Larger frames make their own.
 const READ: usize = 16 * 1024;
 
 /// Serves a connection until it closes, breaks, or sends what is not a request.
-pub(super) async fn serve(broker: Arc<Broker>, socket: Box<dyn Socket>, peer: IpAddr) {
-    let mut frames = FrameSplitter::new(broker.config.socket_request_max_bytes);
+pub(super) async fn serve(
+    broker: Arc<Broker>,
+    socket: Box<dyn Socket>,
+    peer: IpAddr,
+    admission: Arc<Admission>,
+) {
+    if let Err(reason) = converse(&broker, socket.as_ref(), peer, admission).await {
+        tracing::warn!(broker = broker.id, %peer, reason, "connection closed");
+    }
+}
+
+async fn converse(
+    broker: &Arc<Broker>,
+    socket: &dyn Socket,
+    peer: IpAddr,
+    admission: Arc<Admission>,
+) -> Result<(), String> {
+    let limit = broker.config.socket_request_max_bytes;
+    let failure_delay = admission.failure_delay();
+    let mut authentication = Authentication::new(admission);
+    let mut frames = FrameSplitter::new(authentication.frame_limit(limit));
     let mut out: Vec<Bytes> = Vec::new();
     loop {
-        let frame = match frames.next_frame() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => match fill(socket.as_ref(), &mut frames).await {
-                Ok(0) => return,
+        let Some(frame) = frames.next_frame().map_err(|error| error.to_string())? else {
+            match fill(socket, &mut frames).await {
+                Ok(0) => return Ok(()),
                 Ok(_) => continue,
                 Err(error) => {
                     tracing::debug!(broker = broker.id, %error, "connection lost");
-                    return;
+                    return Ok(());
                 }
-            },
-            Err(error) => {
-                tracing::warn!(broker = broker.id, %error, "connection closed");
-                return;
             }
         };
         let Ok((header, body)) = split_request(&frame) else {
-            tracing::warn!(broker = broker.id, "connection closed: malformed request header");
-            return;
+            return Err("malformed request header".into());
         };
-        let call = Call { broker: &broker, header: &header, peer };
-        if !answer(&call, socket.as_ref(), body, &mut out).await {
-            return;
+        out.clear();
+        match authentication.receive(&header, &body, Instant::now()) {
+            Verdict::Serve => {
+                let principal = authentication.principal();
+                let call = Call { broker, header: &header, peer, principal };
+                if !answer(&call, socket, body, &mut out).await? {
+                    return Ok(());
+                }
+            }
+            Verdict::Answer(step) => {
+                out.push(step);
+                if write_all(socket, &mut out).await.is_err() {
+                    return Ok(());
+                }
+                frames.set_limit(authentication.frame_limit(limit));
+            }
+            Verdict::Refuse { answer, reason } => {
+                sleep(failure_delay).await;
+                out.push(answer);
+                // Whether the client hears of it or not, it is not let in.
+                let _ = write_all(socket, &mut out).await;
+                return Err(reason);
+            }
+            Verdict::Close(reason) => return Err(reason.into()),
         }
     }
 }
 
 /// Handles one request and writes its answer; false when the connection is to be closed.
-async fn answer(call: &Call<'_>, socket: &dyn Socket, body: Bytes, out: &mut Vec<Bytes>) -> bool {
+///
+/// # Errors
+/// Why it must be closed, where the client is to blame.
+async fn answer(
+    call: &Call<'_>,
+    socket: &dyn Socket,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+) -> Result<bool, String> {
     let Call { broker, header, .. } = *call;
-    out.clear();
-    match handlers::handle(call, body, out).await {
-        Ok(Answer::Written) => {}
-        Ok(Answer::None) => return true,
-        Ok(Answer::Close) => return false,
-        Err(reason) => {
-            tracing::warn!(broker = broker.id, api = %header.api, version = header.version, %reason, "connection closed");
-            return false;
-        }
+    let handled = handlers::handle(call, body, out).await;
+    match handled.map_err(|reason| format!("{} {}: {reason}", header.api, header.version))? {
+        Answer::Written => {}
+        Answer::None => return Ok(true),
+        Answer::Close => return Ok(false),
     }
     if let Some(delay) = broker.delays.of(header.api.0) {
-        tokio::time::sleep(delay).await;
+        sleep(delay).await;
     }
-    write_all(socket, out).await.is_ok()
+    Ok(write_all(socket, out).await.is_ok())
 }
 
 /// Reads once into the splitter; 0 means the peer has closed.

@@ -5,7 +5,7 @@ mod peers;
 mod run;
 
 pub(crate) use connection::{fill, write_all};
-pub(crate) use peers::Peers;
+pub(crate) use peers::{Connection, Peers, connect};
 pub(crate) use run::{Phase, Slot, run};
 
 use std::{
@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    admission::Admissions,
     config::ClusterConfig,
     controller::Controller,
     coordinator::{groups::Groups, runtime::Coordinator},
@@ -51,6 +52,7 @@ pub(crate) struct Broker {
     pub(crate) wait_ids: WaitIds,
     pub(crate) fetchers: Fetchers,
     pub(crate) groups: Coordinator<Groups>,
+    pub(crate) admissions: Arc<Admissions>,
     pub(crate) peers: Peers,
     pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,

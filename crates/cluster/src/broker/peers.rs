@@ -5,8 +5,12 @@ use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
 
 use curtail_net::{Socket, SocketOptions};
 use curtail_wire::{
+    ErrorCode,
     api::ApiKey,
-    cold::{self, Decodable, Message, Request},
+    cold::{
+        self, Decodable, Message, Request, StrBytes,
+        messages::{SaslAuthenticateRequest, SaslHandshakeRequest},
+    },
     frame::FrameSplitter,
     header::response_body,
 };
@@ -14,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{Broker, fill, write_all};
+use crate::config::Mechanism;
 
 /// How long a broker may take to connect and answer (`request.timeout.ms` among brokers).
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,11 +26,40 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE: usize = 4;
 
 struct Link {
-    socket: Box<dyn Socket>,
-    frames: FrameSplitter,
-    correlation_id: i32,
+    connection: Connection,
     /// Incarnation of the broker it leads to.
     incarnation: i64,
+}
+
+/// A connection to another broker.
+pub(crate) struct Connection {
+    pub(crate) socket: Box<dyn Socket>,
+    pub(crate) frames: FrameSplitter,
+    pub(crate) correlation_id: i32,
+}
+
+/// Connects to another broker, and says who is asking where brokers have to.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn connect(broker: &Broker, addr: SocketAddr) -> io::Result<Connection> {
+    let socket = broker.env.net.connect(addr, SocketOptions::default()).await?;
+    let mut connection = Connection { socket, frames: FrameSplitter::default(), correlation_id: 0 };
+    let Some(brokers) = &broker.admissions.brokers else { return Ok(connection) };
+    let refused = |code| io::Error::new(io::ErrorKind::PermissionDenied, ErrorCode(code).name());
+    let mechanism = StrBytes::from_static_str(Mechanism::Plain.name());
+    let handshake = SaslHandshakeRequest::default().with_mechanism(mechanism);
+    let response = connection.call(1, &handshake).await?;
+    if response.error_code != 0 {
+        return Err(refused(response.error_code));
+    }
+    let credentials = brokers.credentials().into();
+    let authenticate = SaslAuthenticateRequest::default().with_auth_bytes(credentials);
+    let response = connection.call(2, &authenticate).await?;
+    match response.error_code {
+        0 => Ok(connection),
+        code => Err(refused(code)),
+    }
 }
 
 /// A broker's connections to the others, and to itself.
@@ -53,21 +87,19 @@ impl Peers {
             let image = broker.image();
             let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such broker");
             let peer = image.live_broker(to).ok_or_else(unknown)?;
-            (SocketAddr::new(peer.host.parse().map_err(io::Error::other)?, peer.port), peer.epoch)
+            (peer.inner, peer.epoch)
         };
         let idle = self.take(to, incarnation);
         if let Some(mut link) = idle
             // A broker that does not answer will not do so on another connection.
-            && let Ok(response) = timeout(TIMEOUT, link.call(version, request)).await?
+            && let Ok(response) = timeout(TIMEOUT, link.connection.call(version, request)).await?
         {
             self.put(to, link);
             return Ok(response);
         }
         let fresh = async {
-            let socket = broker.env.net.connect(addr, SocketOptions::default()).await?;
-            let frames = FrameSplitter::default();
-            let mut link = Link { socket, frames, correlation_id: 0, incarnation };
-            let response = link.call(version, request).await?;
+            let mut link = Link { connection: connect(broker, addr).await?, incarnation };
+            let response = link.connection.call(version, request).await?;
             Ok::<_, io::Error>((link, response))
         };
         let (link, response) = timeout(TIMEOUT, fresh).await??;
@@ -91,7 +123,7 @@ impl Peers {
     }
 }
 
-impl Link {
+impl Connection {
     async fn call<R>(&mut self, version: i16, request: &R) -> io::Result<R::Response>
     where
         R: Request,

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -13,7 +13,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use curtail_net::{Env, Listener};
+use curtail_net::{Env, Listener, Socket};
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{mpsc, watch},
@@ -23,8 +23,9 @@ use tokio::{
 
 use super::{Broker, Peers, connection};
 use crate::{
+    admission::{Admission, Admissions, BrokersOnly},
     config::ClusterConfig,
-    controller::{Controller, Mailbox},
+    controller::{Addresses, Controller, Mailbox},
     coordinator::runtime::Coordinator,
     disk::Disk,
     error::ClusterError,
@@ -58,6 +59,7 @@ pub(crate) struct Slot {
     /// Where to listen and what to tell others; the port is filled in by the first incarnation.
     pub(crate) bind: Mutex<SocketAddr>,
     pub(crate) advertised: Mutex<SocketAddr>,
+    pub(crate) admissions: Arc<Admissions>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) delays: Arc<Delays>,
     pub(crate) phase: watch::Sender<Phase>,
@@ -67,6 +69,16 @@ pub(crate) struct Slot {
     pub(crate) alive: Mutex<Option<mpsc::Receiver<std::convert::Infallible>>>,
     /// The running incarnation.
     pub(crate) current: Mutex<Option<std::sync::Weak<Broker>>>,
+}
+
+impl Slot {
+    /// Tells clients the port that was listened on, unless they are told another one.
+    fn advertise(&self, port: u16) {
+        let mut advertised = self.advertised.lock();
+        if advertised.port() == 0 {
+            advertised.set_port(port);
+        }
+    }
 }
 
 /// Sets the phase back when the incarnation ends, however it does.
@@ -94,25 +106,72 @@ pub(crate) async fn run(
         let alive = alive.clone();
         async move {
             let _up = UpWhile(&slot);
-            let listener = listen(&slot).await?;
-            let life = Life::begin(&slot, config, controller, observers, alive)?;
-            life.serve(&slot, listener.as_ref()).await
+            let listeners = listen(&slot).await?;
+            let inner = listeners.inner_addr(&slot)?;
+            let life = Life::begin(&slot, inner, config, controller, observers, alive)?;
+            life.serve(&slot, &listeners).await
         }
     };
     gate.guard(&alive, inner).await
 }
 
-async fn listen(slot: &Slot) -> Result<Box<dyn Listener>, ClusterError> {
+/// Where connections come in, and what is asked of them.
+struct Listeners {
+    clients: Entrance,
+    /// For other brokers, unless they come where clients do.
+    brokers: Option<Entrance>,
+}
+
+struct Entrance {
+    listener: Box<dyn Listener>,
+    admission: Arc<Admission>,
+}
+
+impl Listeners {
+    /// Where other brokers reach this one.
+    fn inner_addr(&self, slot: &Slot) -> Result<SocketAddr, ClusterError> {
+        let Some(brokers) = &self.brokers else { return Ok(*slot.advertised.lock()) };
+        let failed = |source| ClusterError::Listen { addr: BrokersOnly::BIND, source };
+        brokers.listener.local_addr().map_err(failed)
+    }
+
+    /// The next connection, and what is asked of it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn accept(&self) -> io::Result<(Connected, &Arc<Admission>)> {
+        let Some(brokers) = &self.brokers else {
+            return Ok((self.clients.listener.accept().await?, &self.clients.admission));
+        };
+        tokio::select! {
+            biased;
+            accepted = brokers.listener.accept() => Ok((accepted?, &brokers.admission)),
+            accepted = self.clients.listener.accept() => Ok((accepted?, &self.clients.admission)),
+        }
+    }
+}
+
+/// A connection and where it comes from.
+type Connected = (Box<dyn Socket>, SocketAddr);
+
+async fn listen(slot: &Slot) -> Result<Listeners, ClusterError> {
     let bind = *slot.bind.lock();
     let failed = |source: io::Error| ClusterError::Listen { addr: bind, source };
     let listener = slot.env.net.listen(bind).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     slot.bind.lock().set_port(port);
-    let mut advertised = slot.advertised.lock();
-    if advertised.port() == 0 {
-        advertised.set_port(port);
-    }
-    Ok(listener)
+    slot.advertise(port);
+    let clients = Entrance { listener, admission: Arc::clone(&slot.admissions.clients) };
+    let brokers = match &slot.admissions.brokers {
+        Some(brokers) => {
+            let addr = BrokersOnly::BIND;
+            let failed = |source| ClusterError::Listen { addr, source };
+            let listener = slot.env.net.listen(addr).await.map_err(failed)?;
+            Some(Entrance { listener, admission: Arc::clone(&brokers.admission) })
+        }
+        None => None,
+    };
+    Ok(Listeners { clients, brokers })
 }
 
 struct Life {
@@ -150,6 +209,7 @@ const MAX_UNDER_WAY: usize = 1024;
 impl Life {
     fn begin(
         slot: &Slot,
+        inner: SocketAddr,
         config: Arc<ClusterConfig>,
         controller: Arc<Controller>,
         observers: Arc<Observers>,
@@ -160,8 +220,7 @@ impl Life {
         let advertised = *slot.advertised.lock();
         let id = slot.id;
         let mailbox = Arc::clone(controller.mailbox(id).ok_or(ClusterError::NoSuchBroker(id))?);
-        let (epoch, image) =
-            controller.register(id, &advertised.ip().to_string(), advertised.port());
+        let (epoch, image) = controller.register(id, Addresses { advertised, inner });
         let owner = Arc::new(Owner {
             broker: id,
             broker_epoch: epoch,
@@ -182,6 +241,7 @@ impl Life {
             wait_ids: WaitIds::default(),
             fetchers: Fetchers::default(),
             groups: Coordinator::default(),
+            admissions: Arc::clone(&slot.admissions),
             peers: Peers::default(),
             transactions: Coordinator::default(),
             owner,
@@ -214,7 +274,7 @@ impl Life {
     }
 
     /// Accepts connections, takes metadata, sends heartbeats and checks the in-sync replicas.
-    async fn serve(mut self, slot: &Slot, listener: &dyn Listener) -> Result<(), ClusterError> {
+    async fn serve(mut self, slot: &Slot, listeners: &Listeners) -> Result<(), ClusterError> {
         let config = Arc::clone(&self.broker.config);
         let isr_interval = config.replica_lag_time_max / 2;
         let mut next_heartbeat = Instant::now();
@@ -265,8 +325,8 @@ impl Life {
                     self.tasks.spawn(self.gate.guard(&self.alive, work));
                 }
                 Some(_) = self.tasks.join_next() => {}
-                accepted = listener.accept(), if accept_from <= now => match accepted {
-                    Ok((socket, peer)) => self.connected(socket, peer.ip()),
+                accepted = listeners.accept(), if accept_from <= now => match accepted {
+                    Ok((connected, admission)) => self.connected(connected, admission),
                     Err(error) if is_passing(&error) => {
                         tracing::warn!(broker = slot.id, %error, "a connection was not accepted");
                         accept_from = Instant::now() + ACCEPT_PAUSE;
@@ -319,7 +379,7 @@ impl Life {
         }
     }
 
-    fn connected(&mut self, socket: Box<dyn curtail_net::Socket>, peer: IpAddr) {
+    fn connected(&mut self, (socket, peer): Connected, admission: &Arc<Admission>) {
         let open = self.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.connections));
         if open >= self.broker.config.max_connections {
@@ -327,9 +387,10 @@ impl Life {
             return;
         }
         let broker = Arc::clone(&self.broker);
+        let admission = Arc::clone(admission);
         let task = async move {
             let _counted = counted;
-            connection::serve(broker, socket, peer).await;
+            connection::serve(broker, socket, peer.ip(), admission).await;
         };
         self.tasks.spawn(self.gate.guard(&self.alive, task));
     }

@@ -1,10 +1,12 @@
 //! Kafka's property names: parsing, ranges, and the nearest name for one that does not exist.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use curtail_wire::records::TimestampType;
 
-use super::{Assignor, ClusterConfig, ReplicaSelector};
+use super::{
+    Assignor, Authorizer, ClientAuth, ClusterConfig, Mechanism, ReplicaSelector, SecurityProtocol,
+};
 
 /// Why a setting was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,15 +90,15 @@ fn selector(text: &str) -> Option<ReplicaSelector> {
 const RACK_AWARE: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 macro_rules! property {
-    ($name:literal, $expected:literal, $field:ident, $parse:expr, $show:expr) => {
+    ($name:literal, $expected:literal, $($field:ident).+, $parse:expr, $show:expr) => {
         Property {
             name: $name,
             expected: $expected,
             set: |config, text| {
-                config.$field = ($parse)(text)?;
+                config.$($field).+ = ($parse)(text)?;
                 Some(())
             },
-            get: |config| ($show)(&config.$field),
+            get: |config| ($show)(&config.$($field).+),
         }
     };
 }
@@ -105,6 +107,27 @@ const MILLIS: fn(&Duration) -> String = |d| d.as_millis().to_string();
 
 /// Every property, by name.
 static PROPERTIES: &[Property] = &[
+    property!(
+        "allow.everyone.if.no.acl.found",
+        "true or false",
+        security.allow_everyone_if_no_acl,
+        boolean,
+        bool::to_string
+    ),
+    property!(
+        "authorizer.class.name",
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer, or nothing",
+        security.authorizer,
+        |t: &str| match t.trim() {
+            "" => Some(Authorizer::None),
+            STANDARD_AUTHORIZER => Some(Authorizer::Standard),
+            _ => None,
+        },
+        |authorizer: &Authorizer| match authorizer {
+            Authorizer::None => String::new(),
+            Authorizer::Standard => STANDARD_AUTHORIZER.to_owned(),
+        }
+    ),
     property!(
         "auto.create.topics.enable",
         "true or false",
@@ -134,6 +157,20 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "connection.failed.authentication.delay.ms",
+        "milliseconds, 0 or more",
+        security.failed_authentication_delay,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "connections.max.reauth.ms",
+        "milliseconds, 0 or more",
+        security.max_reauth,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
         "default.replication.factor",
         "a count, at least 1",
         default_replication_factor,
@@ -158,7 +195,7 @@ static PROPERTIES: &[Property] = &[
         "group.consumer.assignors",
         "uniform and range, or one of them, separated by commas",
         group_consumer_assignors,
-        assignors,
+        |t| each_once(t, Assignor::by_name),
         |assignors: &Vec<Assignor>| {
             assignors.iter().map(|assignor| assignor.name()).collect::<Vec<_>>().join(",")
         }
@@ -239,6 +276,13 @@ static PROPERTIES: &[Property] = &[
         group_min_session_timeout,
         |t| millis(t, 1),
         MILLIS
+    ),
+    property!(
+        "listener.security.protocol",
+        "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        security.protocol,
+        |t: &str| SecurityProtocol::by_name(t.trim()),
+        |protocol: &SecurityProtocol| protocol.name().to_owned()
     ),
     property!(
         "log.flush.interval.messages",
@@ -395,11 +439,48 @@ static PROPERTIES: &[Property] = &[
         }
     ),
     property!(
+        "sasl.enabled.mechanisms",
+        "PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, or some of them, separated by commas",
+        security.mechanisms,
+        |t| each_once(t, Mechanism::by_name),
+        |mechanisms: &Vec<Mechanism>| {
+            mechanisms.iter().map(|mechanism| mechanism.name()).collect::<Vec<_>>().join(",")
+        }
+    ),
+    property!(
         "socket.request.max.bytes",
         "bytes, 1 to 104857600",
         socket_request_max_bytes,
         |t| number(t, 1, 100 << 20),
         usize::to_string
+    ),
+    property!(
+        "ssl.client.auth",
+        "none, requested or required",
+        security.client_auth,
+        |t: &str| ClientAuth::by_name(t.trim()),
+        |auth: &ClientAuth| auth.name().to_owned()
+    ),
+    property!(
+        "ssl.keystore.location",
+        "a PEM file with a private key and its certificates, or nothing",
+        security.key_store,
+        path,
+        show_path
+    ),
+    property!(
+        "ssl.truststore.location",
+        "a PEM file with certificates, or nothing",
+        security.trust_store,
+        path,
+        show_path
+    ),
+    property!(
+        "super.users",
+        "principals such as User:admin, separated by semicolons",
+        security.super_users,
+        principals,
+        |users: &Vec<String>| users.join(";")
     ),
     property!(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -445,17 +526,36 @@ static PROPERTIES: &[Property] = &[
     ),
 ];
 
-/// Assignors by their names, each once.
-fn assignors(text: &str) -> Option<Vec<Assignor>> {
-    let mut assignors = Vec::new();
+const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+
+/// Things by their names, at least one and each once.
+fn each_once<T: PartialEq>(text: &str, by_name: fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    let mut found = Vec::new();
     for name in text.split(',') {
-        let assignor = Assignor::by_name(name.trim())?;
-        if assignors.contains(&assignor) {
+        let one = by_name(name.trim())?;
+        if found.contains(&one) {
             return None;
         }
-        assignors.push(assignor);
+        found.push(one);
     }
-    Some(assignors)
+    Some(found)
+}
+
+/// An empty text is no path.
+fn path(text: &str) -> Option<Option<PathBuf>> {
+    let text = text.trim();
+    Some((!text.is_empty()).then(|| text.into()))
+}
+
+fn show_path(path: &Option<PathBuf>) -> String {
+    path.as_ref().map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// Names may have commas in them, so semicolons separate them.
+fn principals(text: &str) -> Option<Vec<String>> {
+    let names = text.split(';').map(str::trim).filter(|name| !name.is_empty());
+    let user = |name: &str| name.strip_prefix("User:").is_some_and(|name| !name.is_empty());
+    names.map(|name| user(name).then(|| name.to_owned())).collect()
 }
 
 fn timestamp_type(text: &str) -> Option<TimestampType> {

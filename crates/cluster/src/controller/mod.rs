@@ -13,7 +13,7 @@ mod tests;
 
 pub(crate) use mailbox::Mailbox;
 pub(crate) use placement::{TopicSpec, valid_name};
-pub(crate) use state::{AlterPartition, Election, MorePartitions, Refusal};
+pub(crate) use state::{Addresses, AlterPartition, Election, MorePartitions, Refusal};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -211,9 +211,9 @@ impl Controller {
 
     /// Registers an incarnation of a broker: its epoch, and the metadata to start from. The mailbox then
     /// holds only what comes later.
-    pub(crate) fn register(&self, id: i32, host: &str, port: u16) -> (i64, Arc<Image>) {
+    pub(crate) fn register(&self, id: i32, addresses: Addresses) -> (i64, Arc<Image>) {
         self.change(|state| {
-            let epoch = state.register(id, host, port);
+            let epoch = state.register(id, addresses);
             (epoch, Arc::new(state.image.clone()))
         })
     }

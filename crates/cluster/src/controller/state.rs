@@ -6,6 +6,7 @@ pub(crate) use self::administration::{Election, MorePartitions};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
 };
 
@@ -23,6 +24,15 @@ use crate::{
 
 /// Producer ids handed out per block; a block is journaled before its first id is used.
 const PRODUCER_ID_BLOCK: i64 = 1000;
+
+/// Where a broker is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    /// By clients.
+    pub(crate) advertised: SocketAddr,
+    /// By other brokers.
+    pub(crate) inner: SocketAddr,
+}
 
 /// A refusal: the code to answer and the reason.
 pub(crate) type Refusal = (ErrorCode, String);
@@ -138,14 +148,16 @@ impl State {
     /// Takes up a broker. It stays fenced until its first heartbeat, except where an earlier run's leadership
     /// waits for it. A second incarnation ends the first at once: its unsynced data may be lost, so it
     /// leaves the in-sync replicas (KIP-903).
-    pub(super) fn register(&mut self, id: i32, host: &str, port: u16) -> i64 {
+    pub(super) fn register(&mut self, id: i32, addresses: Addresses) -> i64 {
         let expected = self.expected.contains(&id);
         if !expected {
             self.fence(id);
         }
         self.leaving.remove(&id);
         let epoch = i64::try_from(self.image.version + 1).unwrap_or(i64::MAX);
-        self.set_broker(BrokerImage { id, host: host.into(), port, epoch, fenced: true });
+        let Addresses { advertised, inner } = addresses;
+        let (host, port) = (advertised.ip().to_string().into(), advertised.port());
+        self.set_broker(BrokerImage { id, host, port, inner, epoch, fenced: true });
         epoch
     }
 

@@ -24,8 +24,13 @@ fn spec(name: &str, partitions: i32, replication_factor: i16) -> TopicSpec {
     TopicSpec { name: name.to_owned(), partitions, replication_factor, ..TopicSpec::default() }
 }
 
+fn addresses() -> Addresses {
+    let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
+    Addresses { advertised: addr, inner: addr }
+}
+
 fn register(state: &mut State, id: i32) -> i64 {
-    let epoch = state.register(id, "127.0.0.1", 9092);
+    let epoch = state.register(id, addresses());
     assert!(state.heartbeat(id, epoch));
     epoch
 }
@@ -87,7 +92,7 @@ fn the_last_in_sync_replica_stays_one_and_leads_again() {
 fn a_second_incarnation_fences_the_first() {
     let (mut state, epochs) = three();
     let index = led_by(&state, 1)[0];
-    let epoch = state.register(1, "127.0.0.1", 9092);
+    let epoch = state.register(1, addresses());
     assert!(epoch > epochs[0]);
     assert_ne!(partition(&state, index).leader, 1);
     assert!(!state.heartbeat(1, epochs[0]), "the first is not the current one");
@@ -243,7 +248,7 @@ async fn a_silent_broker_is_fenced_after_its_session_time() {
         let controller = Arc::clone(&controller);
         async move { controller.run().await }
     });
-    let epochs: Vec<i64> = (1..=2).map(|id| controller.register(id, "h", 1).0).collect();
+    let epochs: Vec<i64> = (1..=2).map(|id| controller.register(id, addresses()).0).collect();
     let begin = Instant::now();
     for (id, epoch) in (1..=2).zip(&epochs) {
         assert!(controller.heartbeat(id, *epoch));

@@ -3,10 +3,10 @@
 
 mod lane_session;
 
-use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use curtail_net::{Socket, SocketOptions};
+use curtail_net::Socket;
 use curtail_wire::{
     Encoding, ErrorCode, Writer,
     api::ApiKey,
@@ -22,7 +22,7 @@ use tokio::{
 
 use super::partition::{FollowerPosition, Partition};
 use crate::{
-    broker::{Broker, fill, write_all},
+    broker::{Broker, Connection, connect, fill, write_all},
     image::{Image, NO_LEADER, PartitionImage, PartitionKey},
 };
 use lane_session::LaneSession;
@@ -205,19 +205,16 @@ impl Task {
         let addr = {
             let image = self.broker.image();
             let leader = image.brokers.get(&self.lane.leader).ok_or_else(not_known)?;
-            let ip = leader.host.parse().map_err(io::Error::other)?;
-            SocketAddr::new(ip, leader.port)
+            leader.inner
         };
         let broker = Arc::clone(&self.broker);
-        let connect = broker.env.net.connect(addr, SocketOptions::default());
-        let socket = tokio::select! {
+        let connect = connect(&broker, addr);
+        let Connection { socket, mut frames, mut correlation_id } = tokio::select! {
             biased;
             connected = tokio::time::timeout(ANSWER_TIMEOUT, connect) => connected??,
             // The leader may be another incarnation at another address.
             _ = self.changes.changed() => return Ok(()),
         };
-        let mut frames = FrameSplitter::default();
-        let mut correlation_id = 0;
         self.session.reconnected();
         loop {
             self.changes.borrow_and_update();

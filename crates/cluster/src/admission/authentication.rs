@@ -1,0 +1,251 @@
+//! One connection's way through SASL (KIP-152), and through it again (KIP-368).
+//!
+//! Before it is over only ApiVersions, SaslHandshake and SaslAuthenticate are taken. A listener that limits how long an
+//! authentication holds tells the client, and closes the connection upon the first request after that time, unless the
+//! client has proved again that it is who it was.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    api::ApiKey,
+    cold::{
+        self, Encodable, Message, StrBytes,
+        messages::{
+            SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+            SaslHandshakeResponse,
+        },
+    },
+    frame::UNAUTHENTICATED_LIMIT,
+    header::RequestHeader,
+};
+use tokio::time::Instant;
+
+use super::{Admission, Principal, Sasl};
+use crate::{
+    config::Mechanism,
+    sasl::{Exchange, Refused, Step},
+};
+
+/// Who has authenticated again has to wait this long before the next time, as with Kafka.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+/// First version of SaslAuthenticate that tells how long an authentication holds.
+const LIFETIME: i16 = 1;
+
+/// What to do with a request.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It is for the handlers.
+    Serve,
+    /// It was a step of the authentication, with this answer.
+    Answer(Bytes),
+    /// The authentication has failed: answer this after the listener's delay and close.
+    Refuse { answer: Bytes, reason: String },
+    /// Close without an answer.
+    Close(&'static str),
+}
+
+/// Where a connection's authentication stands.
+pub(crate) struct Authentication {
+    admission: Arc<Admission>,
+    state: State,
+    principal: Arc<Principal>,
+    /// The authentication that holds.
+    proved: Option<Proved>,
+}
+
+enum State {
+    /// Everything is served.
+    Over,
+    /// The client has to choose a mechanism.
+    Choice,
+    /// The client has to go on with the mechanism it has chosen.
+    Exchange(Mechanism, Exchange),
+}
+
+struct Proved {
+    mechanism: Mechanism,
+    /// When it began, if another one came before it.
+    renewed: Option<Instant>,
+    expires: Option<Instant>,
+}
+
+impl Authentication {
+    pub(crate) fn new(admission: Arc<Admission>) -> Self {
+        let state = if admission.sasl.is_some() { State::Choice } else { State::Over };
+        Self { admission, state, principal: Arc::new(Principal::anonymous()), proved: None }
+    }
+
+    /// Who is on the other side, as far as it has proved it.
+    pub(crate) fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    /// The largest frame to take next, where `limit` holds for everybody.
+    pub(crate) fn frame_limit(&self, limit: usize) -> usize {
+        match self.state {
+            State::Over => limit,
+            State::Choice | State::Exchange(..) => limit.min(UNAUTHENTICATED_LIMIT),
+        }
+    }
+
+    /// Looks at a request before it is handled.
+    pub(crate) fn receive(
+        &mut self,
+        header: &RequestHeader<'_>,
+        body: &Bytes,
+        now: Instant,
+    ) -> Verdict {
+        let admission = Arc::clone(&self.admission);
+        let Some(sasl) = &admission.sasl else { return Verdict::Serve };
+        if let State::Over = self.state {
+            return self.after(sasl, header, body, now);
+        }
+        match (&self.state, header.api) {
+            (State::Choice, ApiKey::API_VERSIONS) => Verdict::Serve,
+            (State::Choice, ApiKey::SASL_HANDSHAKE) => self.choose(sasl, header, body),
+            (State::Exchange(..), ApiKey::SASL_AUTHENTICATE) => {
+                self.exchange(sasl, header, body, now)
+            }
+            _ => Verdict::Close("a request came before the authentication was over"),
+        }
+    }
+
+    /// A request of somebody who is in.
+    fn after(
+        &mut self,
+        sasl: &Sasl,
+        header: &RequestHeader<'_>,
+        body: &Bytes,
+        now: Instant,
+    ) -> Verdict {
+        let Some(Proved { expires: Some(expires), renewed, .. }) = &self.proved else {
+            return Verdict::Serve;
+        };
+        let too_soon = renewed.is_some_and(|at| now.saturating_duration_since(at) < LEAST_INTERVAL);
+        if header.api == ApiKey::SASL_HANDSHAKE && !too_soon {
+            return self.choose(sasl, header, body);
+        }
+        if now >= *expires {
+            return Verdict::Close(
+                "connections.max.reauth.ms has passed without another authentication",
+            );
+        }
+        Verdict::Serve
+    }
+
+    fn choose(&mut self, sasl: &Sasl, header: &RequestHeader<'_>, body: &Bytes) -> Verdict {
+        // Version 0 goes on without headers, which no client has needed since Kafka 1.0.
+        if header.version != 1 {
+            return Verdict::Close("SaslHandshake is served in version 1 only");
+        }
+        let Ok(request) =
+            cold::decode_request::<SaslHandshakeRequest>(header.version, body.clone())
+        else {
+            return Verdict::Close("SaslHandshake is malformed");
+        };
+        let names = sasl.mechanisms.iter().map(|m| StrBytes::from_static_str(m.name()));
+        let response = SaslHandshakeResponse::default().with_mechanisms(names.collect());
+        let chosen = Mechanism::by_name(&request.mechanism);
+        match chosen.filter(|mechanism| sasl.mechanisms.contains(mechanism)) {
+            Some(mechanism) => {
+                self.state = State::Exchange(mechanism, Exchange::begin(mechanism));
+                respond(header, &response, Verdict::Answer)
+            }
+            None => {
+                let code = ErrorCode::UNSUPPORTED_SASL_MECHANISM;
+                let reason = "the client asked for a mechanism that is not offered".to_owned();
+                let refuse = |answer| Verdict::Refuse { answer, reason };
+                respond(header, &response.with_error_code(code.0), refuse)
+            }
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        sasl: &Sasl,
+        header: &RequestHeader<'_>,
+        body: &Bytes,
+        now: Instant,
+    ) -> Verdict {
+        if !(0..=2).contains(&header.version) {
+            return Verdict::Close("SaslAuthenticate is served in versions 0 to 2");
+        }
+        let Ok(request) =
+            cold::decode_request::<SaslAuthenticateRequest>(header.version, body.clone())
+        else {
+            return Verdict::Close("SaslAuthenticate is malformed");
+        };
+        let State::Exchange(mechanism, exchange) = &mut self.state else {
+            return Verdict::Close("SaslAuthenticate came before SaslHandshake");
+        };
+        let mechanism = *mechanism;
+        let stepped = exchange.step(&sasl.users, &request.auth_bytes);
+        let again = self.proved.as_ref();
+        if let Some(other) = again.filter(|proved| proved.mechanism != mechanism) {
+            let reason = format!(
+                "Cannot change from SASL mechanism {} during re-authentication",
+                other.mechanism
+            );
+            return refuse(header, reason);
+        }
+        let response = SaslAuthenticateResponse::default();
+        match stepped {
+            Ok(Step::Challenge(challenge)) => {
+                respond(header, &response.with_auth_bytes(challenge.into()), Verdict::Answer)
+            }
+            Ok(Step::Proved { last, user }) => {
+                let principal = self.admission.principal(user);
+                if again.is_some() && principal != *self.principal {
+                    let reason = format!(
+                        "Cannot change principals during re-authentication from {} to {principal}",
+                        self.principal
+                    );
+                    return refuse(header, reason);
+                }
+                let expires = (!sasl.lifetime.is_zero()).then(|| now + sasl.lifetime);
+                let renewed = again.map(|_| now);
+                self.proved = Some(Proved { mechanism, renewed, expires });
+                self.principal = Arc::new(principal);
+                self.state = State::Over;
+                let response = response.with_auth_bytes(last.into());
+                let response = match header.version {
+                    ..LIFETIME => response,
+                    _ => response.with_session_lifetime_ms(sasl.lifetime.as_millis() as i64),
+                };
+                respond(header, &response, Verdict::Answer)
+            }
+            Err(refused) => {
+                let stage = if again.is_some() { "re-authentication" } else { "authentication" };
+                refuse(
+                    header,
+                    match refused {
+                        Refused::Because(reason) => reason.to_owned(),
+                        Refused::Invalid => format!(
+                            "Authentication failed during {stage} due to invalid credentials with SASL mechanism {mechanism}"
+                        ),
+                    },
+                )
+            }
+        }
+    }
+}
+
+fn refuse(header: &RequestHeader<'_>, reason: String) -> Verdict {
+    let response = SaslAuthenticateResponse::default()
+        .with_error_code(ErrorCode::SASL_AUTHENTICATION_FAILED.0)
+        .with_error_message(Some(StrBytes::from_string(reason.clone())));
+    respond(header, &response, |answer| Verdict::Refuse { answer, reason })
+}
+
+fn respond<T: Encodable + Message>(
+    header: &RequestHeader<'_>,
+    response: &T,
+    verdict: impl FnOnce(Bytes) -> Verdict,
+) -> Verdict {
+    match cold::encode_response(header.api, header.version, header.correlation_id, response) {
+        Ok(frame) => verdict(frame.into()),
+        Err(_) => Verdict::Close("an answer of the authentication could not be encoded"),
+    }
+}

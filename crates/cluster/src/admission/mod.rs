@@ -1,0 +1,166 @@
+//! Who may come in: what the brokers' listeners ask of those who connect, and who is on the other side then.
+//!
+//! Clients have one listener on each broker. When that asks for TLS or SASL, or when not everybody may do everything,
+//! brokers reach each other on a second one (`inter.broker.listener.name` in Kafka): on loopback, as all of them run in
+//! one process, and with a password that this process has made up for itself.
+
+mod authentication;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use authentication::{Authentication, Verdict};
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::{
+    config::{ClusterConfig, Mechanism, User},
+    error::ClusterError,
+    sasl::Users,
+};
+
+/// Who does something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Principal {
+    /// A broker of this cluster.
+    Broker,
+    /// A user by name.
+    User(String),
+}
+
+impl Principal {
+    /// Whoever has not said who it is.
+    pub(crate) fn anonymous() -> Self {
+        Self::User("ANONYMOUS".to_owned())
+    }
+
+    /// The user's name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Broker => BROKER,
+            Self::User(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "User:{}", self.name())
+    }
+}
+
+/// The name that brokers have among themselves.
+const BROKER: &str = "broker";
+
+/// What one listener asks for.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    sasl: Option<Sasl>,
+    for_whom: ForWhom,
+    /// How long a failure goes unanswered, so that passwords cannot be tried quickly.
+    failure_delay: Duration,
+}
+
+/// Whom a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ForWhom {
+    Clients,
+    Brokers,
+}
+
+#[derive(Debug)]
+struct Sasl {
+    mechanisms: Vec<Mechanism>,
+    users: Users,
+    /// How long an authentication holds; zero for ever.
+    lifetime: Duration,
+}
+
+impl Admission {
+    pub(crate) fn failure_delay(&self) -> Duration {
+        self.failure_delay
+    }
+
+    fn principal(&self, user: String) -> Principal {
+        match self.for_whom {
+            ForWhom::Clients => Principal::User(user),
+            ForWhom::Brokers => Principal::Broker,
+        }
+    }
+}
+
+/// The listeners of every broker.
+#[derive(Debug)]
+pub(crate) struct Admissions {
+    pub(crate) clients: Arc<Admission>,
+    /// Where brokers reach each other, unless it is where clients do.
+    pub(crate) brokers: Option<BrokersOnly>,
+}
+
+/// The listener for brokers.
+pub(crate) struct BrokersOnly {
+    pub(crate) admission: Arc<Admission>,
+    password: String,
+}
+
+impl fmt::Debug for BrokersOnly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrokersOnly").field("admission", &self.admission).finish_non_exhaustive()
+    }
+}
+
+impl BrokersOnly {
+    /// Any free port of the loopback interface.
+    pub(crate) const BIND: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    fn new() -> Result<Self, ring::error::Unspecified> {
+        let mut random = [0; 32];
+        SystemRandom::new().fill(&mut random)?;
+        let password = BASE64_STANDARD.encode(random);
+        let broker = User::new(BROKER, password.clone()).mechanisms([Mechanism::Plain]);
+        let sasl = Sasl {
+            mechanisms: vec![Mechanism::Plain],
+            users: Users::new(&[broker])?,
+            lifetime: Duration::ZERO,
+        };
+        let admission = Arc::new(Admission {
+            sasl: Some(sasl),
+            for_whom: ForWhom::Brokers,
+            failure_delay: Duration::from_millis(100),
+        });
+        Ok(Self { admission, password })
+    }
+
+    /// What a broker says to another one with the mechanism PLAIN.
+    pub(crate) fn credentials(&self) -> Vec<u8> {
+        format!("\0{BROKER}\0{}", self.password).into_bytes()
+    }
+}
+
+impl Admissions {
+    pub(crate) fn new(config: &ClusterConfig) -> Result<Self, ClusterError> {
+        let random = |_| ClusterError::NoRandomness;
+        let security = &config.security;
+        let sasl = match security.protocol.has_sasl() {
+            true => Some(Sasl {
+                mechanisms: security.mechanisms.clone(),
+                users: Users::new(&security.users).map_err(random)?,
+                lifetime: security.max_reauth,
+            }),
+            false => None,
+        };
+        let clients = Arc::new(Admission {
+            sasl,
+            for_whom: ForWhom::Clients,
+            failure_delay: security.failed_authentication_delay,
+        });
+        let brokers = match security.separates_brokers() {
+            true => Some(BrokersOnly::new().map_err(random)?),
+            false => None,
+        };
+        Ok(Self { clients, brokers })
+    }
+}

@@ -1,0 +1,180 @@
+//! Who may connect, how, and what they may do.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::ConfigError;
+pub use crate::sasl::{Mechanism, User};
+
+/// What clients speak on the brokers' port (`listener.security.protocol`, one of the values that Kafka's
+/// `listener.security.protocol.map` has for each listener).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecurityProtocol {
+    /// Clear text, and everybody is `User:ANONYMOUS`.
+    #[default]
+    Plaintext,
+    /// TLS; with a certificate of its own a client is its subject, and `User:ANONYMOUS` without.
+    Ssl,
+    /// Clear text after SASL.
+    SaslPlaintext,
+    /// SASL inside TLS.
+    SaslSsl,
+}
+
+impl SecurityProtocol {
+    const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
+
+    /// Kafka's name of it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plaintext => "PLAINTEXT",
+            Self::Ssl => "SSL",
+            Self::SaslPlaintext => "SASL_PLAINTEXT",
+            Self::SaslSsl => "SASL_SSL",
+        }
+    }
+
+    /// The protocol of this name, in upper or lower case.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether bytes go through TLS.
+    #[must_use]
+    pub fn has_tls(self) -> bool {
+        matches!(self, Self::Ssl | Self::SaslSsl)
+    }
+
+    /// Whether clients have to authenticate with SASL.
+    #[must_use]
+    pub fn has_sasl(self) -> bool {
+        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
+    }
+}
+
+/// Whether clients have to show a certificate (`ssl.client.auth`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// None is asked for.
+    #[default]
+    None,
+    /// One is asked for, and checked if it comes.
+    Requested,
+    /// Without one nobody comes in.
+    Required,
+}
+
+impl ClientAuth {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Requested => "requested",
+            Self::Required => "required",
+        }
+    }
+
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        [Self::None, Self::Requested, Self::Required].into_iter().find(|auth| auth.name() == name)
+    }
+}
+
+/// Who decides what a client may do (`authorizer.class.name`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorizer {
+    /// Nobody: every client may do everything.
+    #[default]
+    None,
+    /// ACLs, as Kafka's `StandardAuthorizer`.
+    Standard,
+}
+
+/// Settings of the brokers' listeners, and of who may do what.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Security {
+    /// `listener.security.protocol`: what clients speak.
+    pub protocol: SecurityProtocol,
+    /// Who may authenticate with SASL.
+    pub users: Vec<User>,
+    /// `sasl.enabled.mechanisms`: what SASL offers. Kafka's default is GSSAPI, which is not there; here it is all others.
+    pub mechanisms: Vec<Mechanism>,
+    /// `connections.max.reauth.ms`: how long an authentication with SASL holds; zero for as long as the connection
+    /// (KIP-368).
+    pub max_reauth: Duration,
+    /// `connection.failed.authentication.delay.ms`: how long a failed authentication goes unanswered.
+    pub failed_authentication_delay: Duration,
+    /// `ssl.keystore.location`: a PEM file with the brokers' private key and certificates; without it the cluster makes
+    /// its own.
+    pub key_store: Option<PathBuf>,
+    /// `ssl.truststore.location`: a PEM file with the certificates of those who sign the clients'.
+    pub trust_store: Option<PathBuf>,
+    /// `ssl.client.auth`.
+    pub client_auth: ClientAuth,
+    /// `authorizer.class.name`.
+    pub authorizer: Authorizer,
+    /// `super.users`: who may do everything, such as `User:admin`; separated by semicolons as a property.
+    pub super_users: Vec<String>,
+    /// `allow.everyone.if.no.acl.found`: whether what no ACL names is open to everybody.
+    pub allow_everyone_if_no_acl: bool,
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        Self {
+            protocol: SecurityProtocol::Plaintext,
+            users: Vec::new(),
+            mechanisms: Mechanism::ALL.to_vec(),
+            max_reauth: Duration::ZERO,
+            failed_authentication_delay: Duration::from_millis(100),
+            key_store: None,
+            trust_store: None,
+            client_auth: ClientAuth::None,
+            authorizer: Authorizer::None,
+            super_users: Vec::new(),
+            allow_everyone_if_no_acl: false,
+        }
+    }
+}
+
+impl Security {
+    /// Whether brokers need a listener of their own: clients' listeners do not know them.
+    pub(crate) fn separates_brokers(&self) -> bool {
+        self.protocol != SecurityProtocol::Plaintext || self.authorizer != Authorizer::None
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError::Contradiction(text));
+        let protocol = self.protocol.name();
+        if self.users.iter().any(|user| user.check().is_err()) {
+            return fail("a user needs a name and a password, both without NUL".into());
+        }
+        if self.protocol.has_sasl() {
+            let may_enter = |user: &User| user.has_one_of(&self.mechanisms);
+            if !self.users.iter().any(may_enter) {
+                return fail(format!(
+                    "{protocol} lets nobody in: there is no user of a mechanism in sasl.enabled.mechanisms"
+                ));
+            }
+        } else if !self.users.is_empty() {
+            return fail(format!(
+                "users authenticate with SASL only: listener.security.protocol is {protocol}, not SASL_SSL or SASL_PLAINTEXT"
+            ));
+        }
+        let tls = [
+            ("ssl.keystore.location", self.key_store.is_some()),
+            ("ssl.truststore.location", self.trust_store.is_some()),
+            ("ssl.client.auth", self.client_auth != ClientAuth::None),
+        ];
+        if let Some((name, _)) = tls.iter().find(|(_, set)| *set && !self.protocol.has_tls()) {
+            return fail(format!("{name} is for SSL and SASL_SSL, not for {protocol}"));
+        }
+        if self.client_auth != ClientAuth::None && self.trust_store.is_none() {
+            return fail(format!(
+                "ssl.client.auth={} needs ssl.truststore.location, the certificates to check clients' with",
+                self.client_auth.name()
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! The broker's side of SASL: mechanisms, who may use them, and the state of one exchange. No sockets and no clock.
+
+mod plain;
+mod scram;
+#[cfg(test)]
+mod tests;
+mod users;
+
+use std::fmt;
+
+use ring::{digest, hmac, pbkdf2};
+
+pub use users::User;
+pub(crate) use users::Users;
+
+/// A SASL mechanism that brokers can offer (`sasl.enabled.mechanisms`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Mechanism {
+    /// Name and password as they are (RFC 4616). Only TLS keeps them secret on their way.
+    Plain,
+    /// A proof of the password with SHA-256 (RFC 5802, RFC 7677).
+    ScramSha256,
+    /// A proof of the password with SHA-512.
+    ScramSha512,
+}
+
+impl Mechanism {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
+
+    /// Its registered name, such as `SCRAM-SHA-512`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+
+    /// The mechanism of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why somebody was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The client is told this.
+    Because(&'static str),
+    /// The client is told that its credentials are not valid, and no more.
+    Invalid,
+}
+
+/// What follows a client's message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The client has to answer this.
+    Challenge(Vec<u8>),
+    /// The client is who it says; it may want the server's last message.
+    Proved { last: Vec<u8>, user: String },
+}
+
+/// One exchange of a mechanism.
+pub(crate) enum Exchange {
+    Plain,
+    Scram(scram::Server),
+}
+
+impl Exchange {
+    pub(crate) fn begin(mechanism: Mechanism) -> Self {
+        match mechanism {
+            Mechanism::Plain => Self::Plain,
+            Mechanism::ScramSha256 => Self::Scram(scram::Server::new(Hash::Sha256)),
+            Mechanism::ScramSha512 => Self::Scram(scram::Server::new(Hash::Sha512)),
+        }
+    }
+
+    /// Takes a client's message. After a refusal or a proof there is no next one.
+    pub(crate) fn step(&mut self, users: &Users, message: &[u8]) -> Result<Step, Refused> {
+        match self {
+            Self::Plain => plain::check(users, message),
+            Self::Scram(server) => server.step(users, message),
+        }
+    }
+}
+
+/// What SCRAM is built on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hash {
+    Sha256,
+    Sha512,
+}
+
+impl Hash {
+    fn digest(self, data: &[u8]) -> Vec<u8> {
+        let algorithm = match self {
+            Self::Sha256 => &digest::SHA256,
+            Self::Sha512 => &digest::SHA512,
+        };
+        digest::digest(algorithm, data).as_ref().to_vec()
+    }
+
+    fn hmac(self, key: &[u8], data: &[u8]) -> Vec<u8> {
+        let algorithm = match self {
+            Self::Sha256 => hmac::HMAC_SHA256,
+            Self::Sha512 => hmac::HMAC_SHA512,
+        };
+        hmac::sign(&hmac::Key::new(algorithm, key), data).as_ref().to_vec()
+    }
+
+    /// `Hi` of RFC 5802.
+    fn salted(self, password: &[u8], salt: &[u8], iterations: std::num::NonZeroU32) -> Vec<u8> {
+        let (algorithm, length) = match self {
+            Self::Sha256 => (pbkdf2::PBKDF2_HMAC_SHA256, digest::SHA256_OUTPUT_LEN),
+            Self::Sha512 => (pbkdf2::PBKDF2_HMAC_SHA512, digest::SHA512_OUTPUT_LEN),
+        };
+        let mut out = vec![0; length];
+        pbkdf2::derive(algorithm, iterations, salt, password, &mut out);
+        out
+    }
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}

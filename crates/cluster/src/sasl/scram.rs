@@ -1,0 +1,174 @@
+//! SCRAM (RFC 5802), without channel binding, as Kafka's brokers have it.
+
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{Hash, Refused, Step, Users, same};
+
+/// Random bytes in the server's part of the nonce.
+const NONCE: usize = 24;
+
+/// What is kept of a password for SCRAM. It does not lead back to the password.
+pub(super) struct Verifier {
+    pub(super) salt: [u8; 16],
+    pub(super) iterations: std::num::NonZeroU32,
+    stored_key: Vec<u8>,
+    server_key: Vec<u8>,
+}
+
+impl Verifier {
+    pub(super) fn new(
+        hash: Hash,
+        password: &str,
+        salt: [u8; 16],
+        iterations: std::num::NonZeroU32,
+    ) -> Self {
+        let salted = hash.salted(password.as_bytes(), &salt, iterations);
+        let client_key = hash.hmac(&salted, b"Client Key");
+        Self {
+            salt,
+            iterations,
+            stored_key: hash.digest(&client_key),
+            server_key: hash.hmac(&salted, b"Server Key"),
+        }
+    }
+}
+
+/// The server's side of one exchange.
+pub(crate) struct Server {
+    hash: Hash,
+    state: State,
+}
+
+enum State {
+    Begun,
+    Challenged(Challenged),
+    Over,
+}
+
+struct Challenged {
+    user: String,
+    /// The client's header, which the client repeats in its last message.
+    header: String,
+    nonce: String,
+    /// The two messages so far, as both sides sign them.
+    signed: String,
+}
+
+impl Server {
+    pub(super) fn new(hash: Hash) -> Self {
+        Self { hash, state: State::Begun }
+    }
+
+    pub(super) fn step(&mut self, users: &Users, message: &[u8]) -> Result<Step, Refused> {
+        let message = std::str::from_utf8(message).map_err(|_| Refused::Invalid)?;
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Begun => self.first(users, message),
+            State::Challenged(challenged) => self.last(users, &challenged, message),
+            State::Over => Err(Refused::Invalid),
+        }
+    }
+
+    fn first(&mut self, users: &Users, message: &str) -> Result<Step, Refused> {
+        let first = ClientFirst::parse(message).ok_or(Refused::Invalid)?;
+        let verifier = users.verifier(&first.user, self.hash).ok_or(Refused::Invalid)?;
+        if first.on_behalf_of.is_some_and(|name| name != first.user) {
+            return Err(Refused::Because(
+                "Authentication failed: Client requested an authorization id that is different from username",
+            ));
+        }
+        let mut random = [0; NONCE];
+        SystemRandom::new().fill(&mut random).map_err(|_| Refused::Invalid)?;
+        let nonce = format!("{}{}", first.nonce, BASE64.encode(random));
+        let salt = BASE64.encode(verifier.salt);
+        let challenge = format!("r={nonce},s={salt},i={}", verifier.iterations);
+        self.state = State::Challenged(Challenged {
+            user: first.user,
+            header: first.header.to_owned(),
+            nonce,
+            signed: format!("{},{challenge}", first.bare),
+        });
+        Ok(Step::Challenge(challenge.into_bytes()))
+    }
+
+    fn last(&self, users: &Users, challenged: &Challenged, message: &str) -> Result<Step, Refused> {
+        let (unproved, proof) = message.rsplit_once(",p=").ok_or(Refused::Invalid)?;
+        let mut parts = unproved.split(',');
+        let header = parts.next().and_then(|part| part.strip_prefix("c="));
+        let nonce = parts.next().and_then(|part| part.strip_prefix("r="));
+        if header != Some(BASE64.encode(&challenged.header).as_str())
+            || nonce != Some(challenged.nonce.as_str())
+        {
+            return Err(Refused::Invalid);
+        }
+        let proof = BASE64.decode(proof).map_err(|_| Refused::Invalid)?;
+        let verifier = users.verifier(&challenged.user, self.hash).ok_or(Refused::Invalid)?;
+        let signed = format!("{},{unproved}", challenged.signed);
+        let signature = self.hash.hmac(&verifier.stored_key, signed.as_bytes());
+        if proof.len() != signature.len() {
+            return Err(Refused::Invalid);
+        }
+        let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
+        if !same(&self.hash.digest(&client_key), &verifier.stored_key) {
+            return Err(Refused::Invalid);
+        }
+        let own = self.hash.hmac(&verifier.server_key, signed.as_bytes());
+        let last = format!("v={}", BASE64.encode(own)).into_bytes();
+        Ok(Step::Proved { last, user: challenged.user.clone() })
+    }
+}
+
+/// `n,[a=NAME],n=NAME,r=NONCE[,...]`
+struct ClientFirst<'a> {
+    /// Up to and with the second comma.
+    header: &'a str,
+    on_behalf_of: Option<String>,
+    /// What follows the header.
+    bare: &'a str,
+    user: String,
+    nonce: &'a str,
+}
+
+impl<'a> ClientFirst<'a> {
+    fn parse(message: &'a str) -> Option<Self> {
+        let (binding, rest) = message.split_once(',')?;
+        // "y": the client could bind the exchange to the channel, but believes that the server cannot.
+        if !matches!(binding, "n" | "y") {
+            return None;
+        }
+        let (on_behalf_of, bare) = rest.split_once(',')?;
+        let header = &message[..message.len() - bare.len()];
+        let on_behalf_of = match on_behalf_of {
+            "" => None,
+            name => Some(saslname(name.strip_prefix("a=")?)?),
+        };
+        let mut parts = bare.split(',');
+        let user = saslname(parts.next()?.strip_prefix("n=")?)?;
+        let nonce = parts.next()?.strip_prefix("r=")?;
+        let printable = nonce.bytes().all(|byte| byte.is_ascii_graphic());
+        // What else the client says is signed with the rest, and has no meaning here (RFC 5802, extensions).
+        (!user.is_empty() && !nonce.is_empty() && printable).then_some(Self {
+            header,
+            on_behalf_of,
+            bare,
+            user,
+            nonce,
+        })
+    }
+}
+
+/// A name, in which a comma is `=2C` and an equals sign `=3D`.
+fn saslname(text: &str) -> Option<String> {
+    let mut parts = text.split('=');
+    let mut name = parts.next()?.to_owned();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        name.push(match code {
+            "2C" => ',',
+            "3D" => '=',
+            _ => return None,
+        });
+        name.push_str(rest);
+    }
+    Some(name)
+}

@@ -1,0 +1,171 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn users() -> &'static Users {
+    static USERS: std::sync::LazyLock<Users> = std::sync::LazyLock::new(made);
+    &USERS
+}
+
+fn made() -> Users {
+    Users::new(&[
+        User::new("alice", "secret"),
+        User::new("b,o=b", "x").mechanisms([Mechanism::ScramSha256]),
+    ])
+    .unwrap()
+}
+
+fn proved(step: Result<Step, Refused>) -> Option<String> {
+    match step {
+        Ok(Step::Proved { user, .. }) => Some(user),
+        _ => None,
+    }
+}
+
+/// A client of SCRAM, of its own arithmetic on top of the same hashes.
+fn scram(users: &Users, mechanism: Mechanism, name: &str, password: &str) -> Result<Step, Refused> {
+    use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+    let hash = match mechanism {
+        Mechanism::ScramSha256 => Hash::Sha256,
+        _ => Hash::Sha512,
+    };
+    let mut exchange = Exchange::begin(mechanism);
+    let bare = format!("n={name},r=abc");
+    let Step::Challenge(challenge) = exchange.step(users, format!("n,,{bare}").as_bytes())? else {
+        panic!("the server has to challenge");
+    };
+    let challenge = String::from_utf8(challenge).unwrap();
+    let fields: Vec<&str> = challenge.split(',').map(|field| &field[2..]).collect();
+    let [nonce, salt, iterations] = fields[..] else { panic!("{challenge}") };
+    assert!(nonce.starts_with("abc") && nonce.len() > 20);
+    assert_eq!(iterations, "4096");
+    let salt = BASE64.decode(salt).unwrap();
+    let salted = hash.salted(password.as_bytes(), &salt, iterations.parse().unwrap());
+    let key = hash.hmac(&salted, b"Client Key");
+    let unproved = format!("c=biws,r={nonce}");
+    let signed = format!("{bare},{challenge},{unproved}");
+    let signature = hash.hmac(&hash.digest(&key), signed.as_bytes());
+    let proof: Vec<u8> = key.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
+    let answer = format!("{unproved},p={}", BASE64.encode(proof));
+    let step = exchange.step(users, answer.as_bytes())?;
+    let own = hash.hmac(&hash.hmac(&salted, b"Server Key"), signed.as_bytes());
+    let Step::Proved { last, .. } = &step else { panic!("the exchange is over") };
+    assert_eq!(*last, format!("v={}", BASE64.encode(own)).into_bytes());
+    // It is over, whatever comes.
+    assert_eq!(exchange.step(users, answer.as_bytes()), Err(Refused::Invalid));
+    Ok(step)
+}
+
+#[test]
+fn a_password_opens_plain() {
+    let users = users();
+    let step = |message: &[u8]| Exchange::begin(Mechanism::Plain).step(users, message);
+    assert_eq!(proved(step(b"\0alice\0secret")), Some("alice".into()));
+    assert_eq!(proved(step(b"alice\0alice\0secret")), Some("alice".into()));
+    for (message, told) in [
+        (&b"\0alice\0Secret"[..], Some("Authentication failed: Invalid username or password")),
+        (b"\0nobody\0secret", Some("Authentication failed: Invalid username or password")),
+        // Known to another mechanism only.
+        (b"\0b,o=b\0x", Some("Authentication failed: Invalid username or password")),
+        (b"\0\0secret", Some("Authentication failed: username not specified")),
+        (b"\0alice\0", Some("Authentication failed: password not specified")),
+        (b"alice\0secret", None),
+        (b"\0alice\0secret\0", None),
+        (b"\xff\0alice\0secret", None),
+        (b"", None),
+    ] {
+        let refused = step(message).unwrap_err();
+        assert_eq!(refused, told.map_or(Refused::Invalid, Refused::Because));
+    }
+    assert!(matches!(step(b"bob\0alice\0secret"), Err(Refused::Because(_))));
+}
+
+#[test]
+fn a_proof_opens_scram() {
+    let users = users();
+    for mechanism in [Mechanism::ScramSha256, Mechanism::ScramSha512] {
+        assert_eq!(proved(scram(users, mechanism, "alice", "secret")), Some("alice".into()));
+        assert_eq!(scram(users, mechanism, "alice", "Secret"), Err(Refused::Invalid));
+        assert_eq!(scram(users, mechanism, "nobody", "secret"), Err(Refused::Invalid));
+    }
+    let name = "b=2Co=3Db";
+    assert_eq!(proved(scram(users, Mechanism::ScramSha256, name, "x")), Some("b,o=b".into()));
+    assert_eq!(scram(users, Mechanism::ScramSha512, name, "x"), Err(Refused::Invalid));
+}
+
+/// The example of RFC 7677, of which everything is given but the client's random number.
+#[test]
+fn keys_are_those_of_the_standard() {
+    use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+    let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+    let salted = Hash::Sha256.salted(b"pencil", &salt, 4096.try_into().unwrap());
+    let key = Hash::Sha256.hmac(&salted, b"Client Key");
+    let signed = "n=user,r=rOprNGfwEbeRWgbNEkqO,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                  s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    let signature = Hash::Sha256.hmac(&Hash::Sha256.digest(&key), signed.as_bytes());
+    let proof: Vec<u8> = key.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
+    assert_eq!(BASE64.encode(proof), "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+    let own = Hash::Sha256.hmac(&Hash::Sha256.hmac(&salted, b"Server Key"), signed.as_bytes());
+    assert_eq!(BASE64.encode(own), "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+}
+
+#[test]
+fn scram_refuses_what_it_does_not_know() {
+    let users = users();
+    let first = |message: &str| {
+        Exchange::begin(Mechanism::ScramSha256).step(users, message.as_bytes()).is_ok()
+    };
+    assert!(first("n,,n=alice,r=abc"));
+    assert!(first("y,a=alice,n=alice,r=abc,t=what"));
+    for message in [
+        "",
+        "n",
+        "n,,",
+        "p=tls-unique,,n=alice,r=abc",
+        "n,a=bob,n=alice,r=abc",
+        "n,b=alice,n=alice,r=abc",
+        "n,,m=must,n=alice,r=abc",
+        "n,,n=alice,r=",
+        "n,,n=alice,r=a b",
+        "n,,n=alice=,r=abc",
+        "n,,n=alice=2c,r=abc",
+        "n,,n=ali=é,r=abc",
+        "n,,r=abc,n=alice",
+    ] {
+        assert!(!first(message), "{message:?}");
+    }
+}
+
+#[test]
+fn passwords_are_not_printed() {
+    let user = User::parse("alice:open:sesame").unwrap();
+    assert!(!format!("{user:?} {:?}", users()).contains("se"), "{user:?}");
+    assert_eq!(user, User::new("alice", "open:sesame"));
+    let user = User::parse("alice:secret:SCRAM-SHA-512").unwrap();
+    assert_eq!(user, User::new("alice", "secret").mechanisms([Mechanism::ScramSha512]));
+    for text in ["", "alice", "alice:", ":secret", "alice:s\0"] {
+        assert!(User::parse(text).is_err(), "{text:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_message_breaks_an_exchange(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..4)) {
+        let users = users();
+        for mechanism in Mechanism::ALL {
+            let mut exchange = Exchange::begin(mechanism);
+            for message in &messages {
+                let _ = exchange.step(users, message);
+            }
+        }
+    }
+
+    #[test]
+    fn no_answer_but_the_right_one_is_taken(text in "[nyc=,a=lice rp=bwsAZ09+/]{0,60}") {
+        let users = users();
+        let mut exchange = Exchange::begin(Mechanism::ScramSha256);
+        let _ = exchange.step(users, b"n,,n=alice,r=abc");
+        let refused = exchange.step(users, text.as_bytes()).is_err();
+        prop_assert!(refused);
+    }
+}
