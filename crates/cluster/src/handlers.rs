@@ -1,8 +1,11 @@
 //! Requests, one file per API.
 
+mod acls;
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod api_versions;
+mod authorize;
+mod client_quotas;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod create_partitions;
@@ -43,7 +46,7 @@ mod write_txn_markers;
 
 pub(crate) use write_txn_markers::bumped_tag;
 
-use std::{net::IpAddr, ops::RangeInclusive, sync::Arc};
+use std::{net::IpAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -54,11 +57,14 @@ use curtail_wire::{
     produce::{LeaderIdAndEpoch, NodeEndpoint},
 };
 
+use tokio::time::Instant;
+
 use crate::{
     admission::Principal,
     broker::Broker,
     coordinator::{groups::Groups, runtime::Shard},
     image::{PartitionKey, TopicImage},
+    quota::Limit,
     replica::partition::{NotServed, Partition},
 };
 
@@ -67,6 +73,8 @@ use crate::{
 pub(crate) enum Answer {
     /// Write what lies in the output.
     Written,
+    /// Write what lies in the output, if anything does, and read nothing for so long.
+    Mute(Duration),
     /// Go on without an answer.
     None,
     /// Close the connection.
@@ -102,6 +110,9 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::END_TXN, 0..=5, 0),
     (ApiKey::WRITE_TXN_MARKERS, 1..=1, 1),
     (ApiKey::TXN_OFFSET_COMMIT, 0..=5, 0),
+    (ApiKey::DESCRIBE_ACLS, 1..=3, 1),
+    (ApiKey::CREATE_ACLS, 1..=3, 1),
+    (ApiKey::DELETE_ACLS, 1..=3, 1),
     (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
     (ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1),
     (ApiKey::CREATE_PARTITIONS, 0..=3, 0),
@@ -110,6 +121,8 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::ELECT_LEADERS, 0..=2, 0),
     (ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, 0),
     (ApiKey::OFFSET_DELETE, 0..=0, 0),
+    (ApiKey::DESCRIBE_CLIENT_QUOTAS, 0..=1, 0),
+    (ApiKey::ALTER_CLIENT_QUOTAS, 0..=1, 0),
     (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
     (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
     (ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0),
@@ -181,6 +194,11 @@ pub(crate) async fn handle(
         ApiKey::DESCRIBE_TRANSACTIONS => describe_transactions::handle(request, body, out),
         ApiKey::LIST_TRANSACTIONS => list_transactions::handle(request, body, out),
         ApiKey::DESCRIBE_PRODUCERS => describe_producers::handle(request, body, out),
+        ApiKey::DESCRIBE_ACLS => acls::describe(request, body, out),
+        ApiKey::CREATE_ACLS => acls::create(request, body, out),
+        ApiKey::DELETE_ACLS => acls::delete(request, body, out),
+        ApiKey::DESCRIBE_CLIENT_QUOTAS => client_quotas::describe(request, body, out),
+        ApiKey::ALTER_CLIENT_QUOTAS => client_quotas::alter(request, body, out),
         ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(request, body, out).await,
         _ => Err("unsupported API".to_owned()),
     }
@@ -194,6 +212,8 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: IpAddr,
     /// Who asks.
     pub(crate) principal: &'a Principal,
+    /// Bytes of the request's frame.
+    pub(crate) size: usize,
 }
 
 impl Call<'_> {
@@ -240,6 +260,16 @@ impl Call<'_> {
         frame[..4].copy_from_slice(&length.to_be_bytes());
         out.push(frame.into());
         Answer::Written
+    }
+
+    /// Counts bytes of who asks against its quota; how long it has to be silent.
+    fn count(&self, limit: Limit, bytes: usize) -> Duration {
+        let image = self.broker.image();
+        if image.quotas.is_empty() || *self.principal == Principal::Broker {
+            return Duration::ZERO;
+        }
+        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
+        self.broker.meters.count(&image.quotas, limit, client, bytes, Instant::now())
     }
 
     /// The shard that has a group.
@@ -309,6 +339,19 @@ impl Endpoints {
             self.0.push(endpoint);
         }
         Some(leader)
+    }
+}
+
+/// How long a client is told to be silent.
+fn throttle_ms(silence: Duration) -> i32 {
+    i32::try_from(silence.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// What follows an answer that says so.
+fn muted(answer: Answer, silence: Duration) -> Answer {
+    match answer {
+        Answer::Written | Answer::None if !silence.is_zero() => Answer::Mute(silence),
+        answer => answer,
     }
 }
 

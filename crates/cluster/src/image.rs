@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use curtail_wire::Uuid;
-use imbl::{OrdMap, Vector};
+use imbl::{OrdMap, OrdSet, Vector};
 
-use crate::topic_config::TopicConfig;
+use crate::{acl::Acl, quota::Quotas, topic_config::TopicConfig};
 
 /// No broker leads the partition.
 pub(crate) const NO_LEADER: i32 = -1;
@@ -21,6 +21,8 @@ pub(crate) struct Image {
     pub(crate) brokers: Arc<BTreeMap<i32, BrokerImage>>,
     pub(crate) topics: OrdMap<Arc<str>, Arc<TopicImage>>,
     pub(crate) names: OrdMap<Uuid, Arc<str>>,
+    pub(crate) acls: OrdSet<Acl>,
+    pub(crate) quotas: Quotas,
 }
 
 /// One registered broker.
@@ -67,6 +69,8 @@ impl Image {
             brokers: Arc::default(),
             topics: OrdMap::new(),
             names: OrdMap::new(),
+            acls: OrdSet::new(),
+            quotas: Quotas::new(),
         }
     }
 

@@ -7,6 +7,7 @@
 //!
 //! It is not a production store.
 
+mod acl;
 mod admission;
 mod broker;
 mod cluster;
@@ -21,6 +22,7 @@ mod handlers;
 mod image;
 pub mod log;
 mod observer;
+mod quota;
 mod replica;
 mod sasl;
 mod session;

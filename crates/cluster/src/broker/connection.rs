@@ -6,6 +6,7 @@ use std::{
     io::{self, IoSlice},
     net::IpAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
@@ -63,7 +64,8 @@ async fn converse(
         match authentication.receive(&header, &body, Instant::now()) {
             Verdict::Serve => {
                 let principal = authentication.principal();
-                let call = Call { broker, header: &header, peer, principal };
+                let size = frame.len();
+                let call = Call { broker, header: &header, peer, principal, size };
                 if !answer(&call, socket, body, &mut out).await? {
                     return Ok(());
                 }
@@ -99,15 +101,24 @@ async fn answer(
 ) -> Result<bool, String> {
     let Call { broker, header, .. } = *call;
     let handled = handlers::handle(call, body, out).await;
-    match handled.map_err(|reason| format!("{} {}: {reason}", header.api, header.version))? {
-        Answer::Written => {}
+    let answer =
+        handled.map_err(|reason| format!("{} {}: {reason}", header.api, header.version))?;
+    let silence = match answer {
+        Answer::Written => Duration::ZERO,
+        Answer::Mute(silence) => silence,
         Answer::None => return Ok(true),
         Answer::Close => return Ok(false),
-    }
+    };
     if let Some(delay) = broker.delays.of(header.api.0) {
         sleep(delay).await;
     }
-    Ok(write_all(socket, out).await.is_ok())
+    if write_all(socket, out).await.is_err() {
+        return Ok(false);
+    }
+    if !silence.is_zero() {
+        sleep(silence).await;
+    }
+    Ok(true)
 }
 
 /// Reads once into the splitter; 0 means the peer has closed.

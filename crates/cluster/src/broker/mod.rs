@@ -31,6 +31,7 @@ use crate::{
     faults::Delays,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
     log::{self, LogError, PartitionLog},
+    quota::Meters,
     replica::{
         fetcher::Fetchers,
         partition::{Owner, Partition},
@@ -54,6 +55,7 @@ pub(crate) struct Broker {
     pub(crate) groups: Coordinator<Groups>,
     pub(crate) admissions: Arc<Admissions>,
     pub(crate) peers: Peers,
+    pub(crate) meters: Meters,
     pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,
     disk: Arc<dyn Disk>,

@@ -33,6 +33,7 @@ use crate::{
     gate::{Alive, Gate},
     image::Image,
     observer::Observers,
+    quota::Meters,
     replica::{
         fetcher::{self, Fetchers},
         partition::Owner,
@@ -243,6 +244,7 @@ impl Life {
             groups: Coordinator::default(),
             admissions: Arc::clone(&slot.admissions),
             peers: Peers::default(),
+            meters: Meters::default(),
             transactions: Coordinator::default(),
             owner,
             disk: Arc::clone(&slot.disk),

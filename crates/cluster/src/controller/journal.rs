@@ -11,8 +11,10 @@ use curtail_wire::Uuid;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    acl::Acl,
     disk::{Disk, DiskFile},
     image::{PartitionImage, PartitionKey, TopicImage},
+    quota::{Entity, Limit},
     topic_config::TopicConfig,
 };
 
@@ -34,6 +36,14 @@ pub(super) enum Change {
     /// Ids below `end` may have been handed out.
     ProducerIds {
         end: i64,
+    },
+    Acl(Acl),
+    DeleteAcl(Acl),
+    /// A limit's value, or none if it is gone.
+    Quota {
+        entity: Entity,
+        limit: Limit,
+        value: Option<f64>,
     },
 }
 
@@ -59,6 +69,13 @@ enum Line {
     },
     ProducerIds {
         end: i64,
+    },
+    Acl(Acl),
+    DeleteAcl(Acl),
+    Quota {
+        entity: Entity,
+        limit: Limit,
+        value: Option<f64>,
     },
 }
 
@@ -112,6 +129,11 @@ impl Change {
             },
             Self::DeleteTopic(id) => Line::DeleteTopic { topic: id.to_string() },
             Self::ProducerIds { end } => Line::ProducerIds { end: *end },
+            Self::Acl(acl) => Line::Acl(acl.clone()),
+            Self::DeleteAcl(acl) => Line::DeleteAcl(acl.clone()),
+            Self::Quota { entity, limit, value } => {
+                Line::Quota { entity: entity.clone(), limit: *limit, value: *value }
+            }
         }
     }
 
@@ -130,6 +152,9 @@ impl Change {
             },
             Line::DeleteTopic { topic } => Self::DeleteTopic(topic.parse().ok()?),
             Line::ProducerIds { end } => Self::ProducerIds { end },
+            Line::Acl(acl) => Self::Acl(acl),
+            Line::DeleteAcl(acl) => Self::DeleteAcl(acl),
+            Line::Quota { entity, limit, value } => Self::Quota { entity, limit, value },
         })
     }
 }

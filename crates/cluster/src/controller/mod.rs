@@ -4,6 +4,7 @@
 //! broker takes it, after a delay that can be set. Its lock is held for the length of one decision and taken
 //! last, after any lock of a broker.
 
+mod access;
 mod journal;
 mod mailbox;
 mod placement;
@@ -31,9 +32,11 @@ use tokio::{
 };
 
 use crate::{
+    acl::{Acl, Filter},
     config::ClusterConfig,
     disk::Disk,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
+    quota::{Entity, Limit},
     topic_config::ConfigEdit,
 };
 use journal::{Change, Journal};
@@ -300,6 +303,24 @@ impl Controller {
 
     pub(crate) fn delete_topic(&self, id: Uuid) -> bool {
         self.change(|state| state.remove_topic(id))
+    }
+
+    pub(crate) fn create_acls(&self, acls: Vec<Acl>) {
+        self.change(|state| state.create_acls(acls));
+    }
+
+    /// Takes rules away and returns them.
+    pub(crate) fn delete_acls(&self, filter: &Filter) -> Vec<Acl> {
+        self.change(|state| state.delete_acls(filter))
+    }
+
+    /// Sets limits, or takes those without a value away.
+    pub(crate) fn alter_quotas(&self, entity: &Entity, changes: &[(Limit, Option<f64>)]) {
+        self.change(|state| {
+            for (limit, value) in changes {
+                state.alter_quota(entity, *limit, *value);
+            }
+        });
     }
 
     pub(crate) fn next_producer_id(&self) -> i64 {

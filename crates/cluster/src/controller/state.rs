@@ -115,6 +115,11 @@ impl State {
                 self.next_producer_id = end;
                 self.producer_ids_end = end;
             }
+            Change::Acl(acl) => self.create_acls(vec![acl]),
+            Change::DeleteAcl(acl) => {
+                self.image.acls.remove(&acl);
+            }
+            Change::Quota { entity, limit, value } => self.alter_quota(&entity, limit, value),
         }
         self.changes.clear();
     }
@@ -123,12 +128,19 @@ impl State {
     pub(super) fn snapshot(&self) -> Vec<Change> {
         let mut changes = vec![Change::ProducerIds { end: self.producer_ids_end }];
         changes.extend(self.image.topics.values().map(|t| Change::Topic((**t).clone())));
+        changes.extend(self.access_snapshot());
         changes
     }
 
     /// What has changed since the last call.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
+    }
+
+    /// Notes a change of something that has no version of its own.
+    pub(super) fn changed(&mut self, change: Change) {
+        self.image.version += 1;
+        self.changes.push(change);
     }
 
     fn live(&self, id: i32) -> bool {

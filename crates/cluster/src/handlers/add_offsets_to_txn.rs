@@ -9,6 +9,7 @@ use curtail_wire::{
 
 use super::{Answer, Call};
 use crate::{
+    acl::{Operation, Resource},
     coordinator::{self, Kind},
     transaction::{self, Added, ProducerEpoch},
 };
@@ -30,6 +31,8 @@ pub(super) async fn handle(
 }
 
 async fn add(call: &Call<'_>, request: &AddOffsetsToTxnRequest) -> Result<(), ErrorCode> {
+    call.require(Operation::Write, Resource::TransactionalId(&request.transactional_id.0))?;
+    call.require(Operation::Read, Resource::Group(&request.group_id.0))?;
     // Creates the topic with the offsets if there is none.
     coordinator::find(call.broker, Kind::Group, &request.group_id.0)?;
     let index = coordinator::partition_of(&call.broker.image(), Kind::Group, &request.group_id.0);

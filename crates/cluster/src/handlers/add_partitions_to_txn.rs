@@ -18,7 +18,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::transaction::{self, Added, ProducerEpoch, TopicPartition};
+use crate::{
+    acl::{Operation, Resource},
+    transaction::{self, Added, ProducerEpoch, TopicPartition},
+};
 
 /// First version with PRODUCER_FENCED.
 const FENCED: i16 = 2;
@@ -40,10 +43,13 @@ pub(super) async fn handle(
         };
         let partitions = partitions(&request.v3_and_below_topics);
         let id = &request.v3_and_below_transactional_id.0;
-        let codes = add(call, id, Added { producer, partitions }).await;
+        let codes = add_for_client(call, id, Added { producer, partitions }).await;
         let response = AddPartitionsToTxnResponse::default()
             .with_results_by_topic_v3_and_below(by_topic(codes));
         return call.answer(&response, out);
+    }
+    if let Err(code) = call.require(Operation::ClusterAction, Resource::Cluster) {
+        return call.answer(&AddPartitionsToTxnResponse::default().with_error_code(code.0), out);
     }
     let mut results = Vec::new();
     for asked in &request.transactions {
@@ -66,6 +72,24 @@ fn partitions(topics: &[AddPartitionsToTxnTopic]) -> BTreeSet<TopicPartition> {
         .iter()
         .flat_map(|topic| topic.partitions.iter().map(|index| (topic.name.0.to_string(), *index)));
     each.collect()
+}
+
+/// As [`add`], if the client may write to the transaction and to all of the topics.
+async fn add_for_client(call: &Call<'_>, id: &str, added: Added) -> Codes {
+    if let Err(code) = call.require(Operation::Write, Resource::TransactionalId(id)) {
+        return added.partitions.into_iter().map(|partition| (partition, code)).collect();
+    }
+    let refused =
+        |(topic, _): &TopicPartition| call.require(Operation::Write, Resource::Topic(topic)).err();
+    if added.partitions.iter().any(|partition| refused(partition).is_some()) {
+        let others = ErrorCode::OPERATION_NOT_ATTEMPTED;
+        let codes = added.partitions.into_iter().map(|partition| {
+            let code = refused(&partition).unwrap_or(others);
+            (partition, code)
+        });
+        return codes.collect();
+    }
+    add(call, id, added).await
 }
 
 async fn add(call: &Call<'_>, id: &str, added: Added) -> Codes {

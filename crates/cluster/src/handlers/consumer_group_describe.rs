@@ -20,6 +20,7 @@ use super::{
     text,
 };
 use crate::{
+    acl::{Operation, Resource},
     coordinator::consumer::{self, ConsumerGroup, Partitions, partitions},
     image::Image,
 };
@@ -36,13 +37,16 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request: ConsumerGroupDescribeRequest = call.decode(body)?;
     let operations = match request.include_authorized_operations {
-        true => ALL_GROUP_OPERATIONS,
-        false => NOT_ASKED,
+        true => Some(ALL_GROUP_OPERATIONS),
+        false => None,
     };
     let mut groups = Vec::with_capacity(request.group_ids.len());
     for id in &request.group_ids {
         let group = match describe(call, id).await {
-            Ok(group) => group.with_authorized_operations(operations),
+            Ok(group) => {
+                let allowed = operations.map(|all| call.operations(all, Resource::Group(&id.0)));
+                group.with_authorized_operations(allowed.unwrap_or(NOT_ASKED))
+            }
             Err(code) => DescribedGroup::default()
                 .with_error_code(code.0)
                 .with_error_message(Some(text(code.message())))
@@ -54,6 +58,7 @@ pub(super) async fn handle(
 }
 
 async fn describe(call: &Call<'_>, id: &GroupId) -> Result<DescribedGroup, ErrorCode> {
+    call.require(Operation::Describe, Resource::Group(&id.0))?;
     let groups = call.members_groups(&id.0)?;
     let described = groups.run(call.broker, |groups, _| {
         let group = groups.consumers(&id.0).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;

@@ -18,6 +18,7 @@ use curtail_wire::{
 
 use super::{Answer, Call, MAX_STRING, text};
 use crate::{
+    acl::{Operation, Resource},
     controller::random_id,
     coordinator::consumer::{Beat, Heartbeat, LEFT, LEFT_FOR_NOW, Refused},
 };
@@ -43,8 +44,12 @@ pub(super) async fn handle(
 }
 
 async fn beat(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<Beat, Refused> {
-    check(call, request)?;
     let group = &request.group_id.0;
+    call.require(Operation::Read, Resource::Group(group))?;
+    check(call, request)?;
+    for topic in request.subscribed_topic_names.iter().flatten() {
+        call.require(Operation::Describe, Resource::Topic(&topic.0))?;
+    }
     let groups = call.groups(group)?;
     let heartbeat = heartbeat(call, request);
     let (beat, taken) =

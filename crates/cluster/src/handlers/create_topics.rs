@@ -17,7 +17,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::controller::{Refusal, TopicSpec};
+use crate::{
+    acl::{Operation, Resource},
+    controller::{Refusal, TopicSpec},
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: CreateTopicsRequest = call.decode(body)?;
@@ -29,7 +32,9 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         .topics
         .iter()
         .map(|topic| {
-            let created = if names[topic.name.0.as_str()] > 1 {
+            let created = if let Err(refused) = may_create(call, &topic.name.0) {
+                Err(refused)
+            } else if names[topic.name.0.as_str()] > 1 {
                 Err((ErrorCode::INVALID_REQUEST, "The topic is named twice.".to_owned()))
             } else {
                 create(call, topic, request.validate_only)
@@ -38,6 +43,15 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         })
         .collect();
     call.answer(&CreateTopicsResponse::default().with_topics(topics), out)
+}
+
+/// Who may create in the cluster may create every topic.
+fn may_create(call: &Call<'_>, topic: &str) -> Result<(), Refusal> {
+    if call.may(Operation::Create, Resource::Cluster) {
+        return Ok(());
+    }
+    let refused = call.require(Operation::Create, Resource::Topic(topic));
+    refused.map_err(|code| (code, "Authorization failed.".to_owned()))
 }
 
 /// A topic's id, partitions, replication factor and settings.

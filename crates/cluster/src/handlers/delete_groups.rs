@@ -10,6 +10,7 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
+use crate::acl::{Operation, Resource};
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -28,6 +29,7 @@ pub(super) async fn handle(
 }
 
 async fn delete(call: &Call<'_>, id: &GroupId) -> Result<(), ErrorCode> {
+    call.require(Operation::Delete, Resource::Group(&id.0))?;
     let groups = call.groups(&id.0)?;
     let taken = groups.run(call.broker, |groups, cx| groups.delete(&id.0, cx))??;
     let Some(taken) = taken else { return Ok(()) };

@@ -1,5 +1,7 @@
 //! DeleteTopics, key 20, versions 1 to 6; from version 6 by name or by id.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode, Uuid,
@@ -10,6 +12,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
+use crate::{
+    acl::{Operation, Resource},
+    image::TopicImage,
+};
 
 /// First version that names topics by id.
 const TOPIC_IDS: i16 = 6;
@@ -29,12 +35,19 @@ fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicR
         Some(name) => image.topic(&name.0).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         None => image.topic_by_id(&id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID),
     };
-    let code = match topic {
+    let named = name.as_ref().map(|name| name.0.to_string());
+    let named = named.or_else(|| topic.ok().map(|topic| topic.name.to_string()));
+    let allowed =
+        named.map_or(Ok(()), |name| call.require(Operation::Delete, Resource::Topic(&name)));
+    let code = match allowed.and(topic) {
         Ok(topic) if call.broker.controller.delete_topic(topic.id) => ErrorCode::NONE,
         Ok(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         Err(code) => code,
     };
-    let known = topic.ok();
+    // Who may not describe a topic is told neither its name nor its id.
+    let shown =
+        |topic: &&Arc<TopicImage>| call.may(Operation::Describe, Resource::Topic(&topic.name));
+    let known = topic.ok().filter(shown);
     let name = name.or_else(|| known.map(|topic| TopicName(text(&topic.name))));
     let result = DeletableTopicResult::default().with_name(name).with_error_code(code.0);
     let result = match (code.is_error(), call.version() >= 5) {

@@ -31,7 +31,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         return call.answer(&response, out);
     }
     response.cluster_authorized_operations =
-        metadata::cluster_operations(request.include_cluster_authorized_operations);
+        metadata::cluster_operations(call, request.include_cluster_authorized_operations);
     let image = call.broker.image();
     let listed = image.brokers.values().filter(|b| !b.fenced || request.include_fenced_brokers);
     response.cluster_id = text(&image.cluster_id);

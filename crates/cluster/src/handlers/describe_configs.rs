@@ -13,6 +13,7 @@ use curtail_wire::{
 
 use super::{Answer, Call, text};
 use crate::{
+    acl::{Operation, Resource},
     config::ClusterConfig,
     topic_config::{SOURCE_DEFAULT, SOURCE_STATIC},
 };
@@ -58,6 +59,9 @@ fn settings(
     let config = &call.broker.config;
     match resource.resource_type {
         TOPIC => {
+            let topic = Resource::Topic(&resource.resource_name);
+            call.require(Operation::DescribeConfigs, topic)
+                .map_err(|code| (code, code.message()))?;
             let image = call.broker.image();
             let topic = image
                 .topic(&resource.resource_name)
@@ -66,6 +70,8 @@ fn settings(
             Ok(described.map(|(name, value, source)| (name, value, source, false)).collect())
         }
         BROKER => {
+            let refused = call.require(Operation::DescribeConfigs, Resource::Cluster);
+            refused.map_err(|code| (code, code.message()))?;
             let name = resource.resource_name.as_str();
             if !name.is_empty() && name.parse() != Ok(call.broker.id) {
                 let reason = "A broker describes only itself.";

@@ -11,6 +11,7 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
+use crate::acl::{Operation, Resource};
 use crate::coordinator::{
     group::{Group, GroupState},
     records::MemberValue,
@@ -28,12 +29,14 @@ const NOT_FOUND: i16 = 6;
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeGroupsRequest = call.decode(body)?;
     let operations = match request.include_authorized_operations {
-        true => ALL_GROUP_OPERATIONS,
-        false => NOT_ASKED,
+        true => Some(ALL_GROUP_OPERATIONS),
+        false => None,
     };
     let groups = request.groups.iter().map(|id| {
         let described = describe(call, id).unwrap_or_else(|code| failed(call, code));
-        described.with_group_id(id.clone()).with_authorized_operations(operations)
+        let allowed = operations.map(|all| call.operations(all, Resource::Group(&id.0)));
+        let described = described.with_authorized_operations(allowed.unwrap_or(NOT_ASKED));
+        described.with_group_id(id.clone())
     });
     let groups = groups.collect();
     call.answer(&DescribeGroupsResponse::default().with_groups(groups), out)
@@ -52,6 +55,7 @@ fn failed(call: &Call<'_>, code: ErrorCode) -> DescribedGroup {
 }
 
 fn describe(call: &Call<'_>, id: &GroupId) -> Result<DescribedGroup, ErrorCode> {
+    call.require(Operation::Describe, Resource::Group(&id.0))?;
     let groups = call.groups(&id.0)?;
     groups.run(call.broker, |groups, _| {
         let group = groups.classic(&id.0).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;

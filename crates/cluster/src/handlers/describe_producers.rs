@@ -7,14 +7,19 @@ use curtail_wire::cold::messages::{
 };
 
 use super::{Answer, Call, text};
-use crate::log::ActiveProducer;
+use crate::{
+    acl::{Operation, Resource},
+    log::ActiveProducer,
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeProducersRequest = call.decode(body)?;
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partition_indexes.iter().map(|index| {
-            let known = call
-                .replica_by_name(&topic.name.0, *index)
+            let allowed = call.require(Operation::Read, Resource::Topic(&topic.name.0));
+            let known = allowed
+                .map_err(Into::into)
+                .and_then(|()| call.replica_by_name(&topic.name.0, *index))
                 .and_then(|partition| partition.active_producers());
             let response = PartitionResponse::default().with_partition_index(*index);
             match known {

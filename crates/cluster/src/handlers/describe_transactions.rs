@@ -9,12 +9,16 @@ use curtail_wire::cold::messages::{
 };
 
 use super::{Answer, Call, text};
-use crate::transaction::{self, Txn};
+use crate::{
+    acl::{Operation, Resource},
+    transaction::{self, Txn},
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeTransactionsRequest = call.decode(body)?;
     let states = request.transactional_ids.iter().map(|id| {
-        let state = match transaction::describe(call.broker, &id.0) {
+        let allowed = call.require(Operation::Describe, Resource::TransactionalId(&id.0));
+        let state = match allowed.and_then(|()| transaction::describe(call.broker, &id.0)) {
             Ok(txn) => state(&txn),
             Err(code) => TransactionState::default().with_error_code(code.0),
         };

@@ -11,7 +11,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::transaction::{self, ProducerEpoch, Version};
+use crate::{
+    acl::{Operation, Resource},
+    transaction::{self, ProducerEpoch, Version},
+};
 
 /// First version with PRODUCER_FENCED.
 const FENCED: i16 = 2;
@@ -28,7 +31,10 @@ pub(super) async fn handle(
     let result = if request.committed { EndTxnMarker::Commit } else { EndTxnMarker::Abort };
     let client = if call.version() >= BUMPED { Version::Two } else { Version::One };
     let id = &request.transactional_id.0;
-    let ended = transaction::end(call.broker, id, producer, result, client).await;
+    let ended = match call.require(Operation::Write, Resource::TransactionalId(id)) {
+        Ok(()) => transaction::end(call.broker, id, producer, result, client).await,
+        Err(code) => Err(code),
+    };
     let response = match ended {
         Ok(after) if client == Version::Two => EndTxnResponse::default()
             .with_producer_id(ProducerId(after.id))

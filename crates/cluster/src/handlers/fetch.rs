@@ -23,9 +23,11 @@ use curtail_wire::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Call, Endpoints};
+use super::{Answer, Call, Endpoints, muted, throttle_ms};
 use crate::{
+    acl::{Operation, Resource},
     config::ReplicaSelector,
+    quota::Limit,
     replica::{
         partition::{NotServed, Partition, ReadBy, ReadSpec},
         purgatory::{Reader, Wait},
@@ -54,12 +56,19 @@ pub(super) async fn handle(
     }
     let by_ids = call.version() >= TOPIC_IDS;
     let begun = call.broker.sessions.lock().begin(&request, by_ids, Instant::now());
-    let response = match begun {
+    let mut response = match begun {
         Ok((context, items)) => serve(call, &request, &context, items).await,
         Err(error) => FetchResponse { error, ..FetchResponse::default() },
     };
+    let read = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let bytes = read.map(|partition| partition.records.len()).sum();
+    let silence = match request.replica_id {
+        0.. => Duration::ZERO,
+        _ => call.count(Limit::ConsumerByteRate, bytes),
+    };
+    response.throttle_time_ms = throttle_ms(silence);
     response.encode_frame(call.version(), call.header.correlation_id, out);
-    Ok(Answer::Written)
+    Ok(muted(Answer::Written, silence))
 }
 
 async fn serve(
@@ -160,13 +169,17 @@ impl<'a> Poll<'a> {
         };
         let max_bytes = usize::try_from(most).unwrap_or(0);
         let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
+        // Brokers alone are followers.
+        let follows = match by {
+            ReadBy::Follower { .. } => call.may(Operation::ClusterAction, Resource::Cluster),
+            ReadBy::Consumer { .. } => true,
+        };
         let items = items
             .into_iter()
             .map(|item| {
-                let index = item.fetch.index;
-                let partition = match &item.topic {
-                    TopicRef::Name(name) => call.replica_by_name(name, index),
-                    TopicRef::Id(id) => call.replica_by_id(*id, index),
+                let partition = match follows {
+                    true => replica(call, &item),
+                    false => Err(NotServed::code(ErrorCode::TOPIC_AUTHORIZATION_FAILED)),
                 };
                 (item, partition)
             })
@@ -288,6 +301,22 @@ impl<'a> Poll<'a> {
             pass.answers.push(answer);
         }
         pass
+    }
+}
+
+/// The replica here of what is asked for, if who asks may read it.
+fn replica(call: &Call<'_>, item: &Item) -> Result<Arc<Partition>, NotServed> {
+    let may_read = |topic: &str| call.require(Operation::Read, Resource::Topic(topic));
+    match &item.topic {
+        TopicRef::Name(name) => {
+            may_read(name)?;
+            call.replica_by_name(name, item.fetch.index)
+        }
+        TopicRef::Id(id) => {
+            let partition = call.replica_by_id(*id, item.fetch.index)?;
+            may_read(&partition.topic)?;
+            Ok(partition)
+        }
     }
 }
 

@@ -16,7 +16,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::coordinator::{self, Kind};
+use crate::{
+    acl::{Operation, Resource},
+    coordinator::{self, Kind},
+};
 
 /// First version with many keys.
 const BATCHED: i16 = 4;
@@ -40,7 +43,14 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 
 fn find(call: &Call<'_>, key: &StrBytes, key_type: i8) -> Coordinator {
     let found = match Kind::of_key_type(key_type) {
-        Some(kind) => coordinator::find(call.broker, kind, key),
+        Some(kind) => {
+            let resource = match kind {
+                Kind::Group => Resource::Group(key),
+                Kind::Transaction => Resource::TransactionalId(key),
+            };
+            let allowed = call.require(Operation::Describe, resource);
+            allowed.and_then(|()| coordinator::find(call.broker, kind, key))
+        }
         None => Err(ErrorCode::INVALID_REQUEST),
     };
     let answer = Coordinator::default().with_key(key.clone());

@@ -9,7 +9,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::coordinator::groups::Committer;
+use crate::{
+    acl::{Operation, Resource},
+    coordinator::groups::Committer,
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: HeartbeatRequest = call.decode(body)?;
@@ -19,6 +22,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 
 fn heartbeat(call: &Call<'_>, request: &HeartbeatRequest) -> Result<(), ErrorCode> {
     let group = &request.group_id.0;
+    call.require(Operation::Read, Resource::Group(group))?;
     let member = Committer {
         member_id: &request.member_id,
         instance_id: request.group_instance_id.as_deref(),

@@ -13,7 +13,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::transaction::{self, ProducerEpoch};
+use crate::{
+    acl::{Operation, Resource, ResourceType},
+    transaction::{self, ProducerEpoch},
+};
 
 /// First version with PRODUCER_FENCED.
 const FENCED: i16 = 4;
@@ -25,7 +28,7 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request: InitProducerIdRequest = call.decode(body)?;
     let given = match &request.transactional_id {
-        None => Ok(ProducerEpoch { id: call.broker.controller.next_producer_id(), epoch: 0 }),
+        None => idempotent(call),
         Some(id) => transactional(call, &id.0, &request).await,
     };
     let response = match given {
@@ -40,11 +43,20 @@ pub(super) async fn handle(
     call.answer(&response, out)
 }
 
+/// Who may write to some topic may do so idempotently (KIP-679).
+fn idempotent(call: &Call<'_>) -> Result<ProducerEpoch, ErrorCode> {
+    if !call.may_with_any(Operation::Write, ResourceType::Topic) {
+        call.require(Operation::IdempotentWrite, Resource::Cluster)?;
+    }
+    Ok(ProducerEpoch { id: call.broker.controller.next_producer_id(), epoch: 0 })
+}
+
 async fn transactional(
     call: &Call<'_>,
     id: &str,
     request: &InitProducerIdRequest,
 ) -> Result<ProducerEpoch, ErrorCode> {
+    call.require(Operation::Write, Resource::TransactionalId(id))?;
     let expected = match (request.producer_id.0, request.producer_epoch) {
         (-1, -1) => None,
         (-1, _) | (_, -1) => return Err(ErrorCode::INVALID_REQUEST),

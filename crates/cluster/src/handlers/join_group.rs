@@ -16,6 +16,7 @@ use curtail_wire::{
 
 use super::{Answer, Call, MAX_STRING, text};
 use crate::{
+    acl::{Operation, Resource},
     controller::random_id,
     coordinator::group::{Join, JoinAnswer, Joined},
 };
@@ -42,6 +43,7 @@ pub(super) async fn handle(
 }
 
 async fn join(call: &Call<'_>, request: &JoinGroupRequest) -> Result<JoinAnswer, ErrorCode> {
+    call.require(Operation::Read, Resource::Group(&request.group_id.0))?;
     let join = check(call, request)?;
     let groups = call.members_groups(&request.group_id.0)?;
     let answer =

@@ -7,6 +7,7 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
+use crate::acl::{Operation, Resource};
 
 /// First version with many members.
 const BATCHED: i16 = 3;
@@ -53,6 +54,7 @@ async fn leave(
     leaving: &[(String, Option<String>)],
 ) -> Result<Vec<Result<(), ErrorCode>>, ErrorCode> {
     let group = &request.group_id.0;
+    call.require(Operation::Read, Resource::Group(group))?;
     let groups = call.members_groups(group)?;
     let (results, taken) =
         groups.run(call.broker, |groups, cx| groups.leave(group, leaving, cx))??;

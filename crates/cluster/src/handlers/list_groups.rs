@@ -10,6 +10,7 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
+use crate::acl::{Operation, Resource};
 
 /// First version with states.
 const STATES: i16 = 4;
@@ -29,11 +30,14 @@ fn list(call: &Call<'_>, request: &ListGroupsRequest) -> Result<Vec<ListedGroup>
     let among = |filter: &[curtail_wire::cold::StrBytes], name: &str| {
         filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
     };
+    let all = call.may(Operation::Describe, Resource::Cluster);
+    let shown = |id: &str| all || call.may(Operation::Describe, Resource::Group(id));
     let mut listed = Vec::new();
     for shard in call.broker.groups.shards() {
         let groups = shard.run(call.broker, |groups, _| {
-            let groups = groups.all().filter(|(_, group)| {
-                among(&request.states_filter, group.state_name())
+            let groups = groups.all().filter(|(id, group)| {
+                shown(id)
+                    && among(&request.states_filter, group.state_name())
                     && among(&request.types_filter, group.type_name())
             });
             groups

@@ -17,7 +17,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::replica::partition::{NotServed, OffsetSpec};
+use crate::{
+    acl::{Operation, Resource},
+    replica::partition::{NotServed, OffsetSpec},
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ListOffsetsRequest = call.decode(body)?;
@@ -69,6 +72,7 @@ fn find(
     asked: &ListOffsetsPartition,
     consumer: Option<IsolationLevel>,
 ) -> Result<(i64, i64, i32), NotServed> {
+    call.require(Operation::Describe, Resource::Topic(topic))?;
     let spec = match asked.timestamp {
         -1 => OffsetSpec::Latest,
         -2 | -4 => OffsetSpec::Earliest,

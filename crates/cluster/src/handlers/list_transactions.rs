@@ -11,18 +11,22 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::transaction::{self, Phase, Txn};
+use crate::{
+    acl::{Operation, Resource},
+    transaction::{self, Phase, Txn},
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ListTransactionsRequest = call.decode(body)?;
     let unknown = request.state_filters.iter().filter(|name| !Phase::is_name(name));
     let response =
         ListTransactionsResponse::default().with_unknown_state_filters(unknown.cloned().collect());
-    let wanted = |_: &str, txn: &Txn, now_ms: i64| {
+    let wanted = |id: &str, txn: &Txn, now_ms: i64| {
         let states = &request.state_filters;
         let ids = &request.producer_id_filters;
         let open_for = now_ms.saturating_sub(txn.started_ms);
-        (states.is_empty() || states.iter().any(|name| **name == *txn.phase.name()))
+        call.may(Operation::Describe, Resource::TransactionalId(id))
+            && (states.is_empty() || states.iter().any(|name| **name == *txn.phase.name()))
             && (ids.is_empty() || ids.iter().any(|id| id.0 == txn.producer.id))
             && (request.duration_filter < 0
                 || (txn.phase == Phase::Ongoing && open_for > request.duration_filter))

@@ -15,6 +15,7 @@ use curtail_wire::{
 
 use super::{Answer, Call};
 use crate::{
+    acl::{Operation, Resource},
     broker::Broker,
     config::ClusterConfig,
     controller::{CONTROLLER_ID, TopicSpec, valid_name},
@@ -40,16 +41,27 @@ pub(super) fn handle(
         MetadataRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
     let image = call.broker.image();
     let operations = match request.include_topic_authorized_operations {
-        true => ALL_TOPIC_OPERATIONS,
-        false => NOT_ASKED,
+        true => Some(ALL_TOPIC_OPERATIONS),
+        false => None,
     };
+    let operations = |topic: &str| {
+        operations.map_or(NOT_ASKED, |all| call.operations(all, Resource::Topic(topic)))
+    };
+    let shown = |topic: &str| call.may(Operation::Describe, Resource::Topic(topic));
     let may_create = call.broker.config.auto_create_topics
         && (call.version() < FORBIDS_CREATION || request.allow_auto_topic_creation);
     let topics = match &request.topics {
-        None => image.topics.values().map(|topic| describe(&image, topic, operations)).collect(),
+        None => {
+            let topics = image.topics.values().filter(|topic| shown(&topic.name));
+            topics.map(|topic| describe(&image, topic, operations(&topic.name))).collect()
+        }
         Some(asked) => asked
             .iter()
-            .map(|topic| one(call.broker, &image, topic, operations, may_create))
+            .map(|topic| {
+                let answer = one(call, &image, topic, may_create);
+                let name = answer.name.as_deref().unwrap_or_default();
+                MetadataTopic { authorized_operations: operations(name), ..answer }
+            })
             .collect(),
     };
     let response = MetadataResponse {
@@ -59,6 +71,7 @@ pub(super) fn handle(
         controller_id: controller_id(&image),
         topics,
         cluster_authorized_operations: cluster_operations(
+            call,
             request.include_cluster_authorized_operations,
         ),
         error: ErrorCode::NONE,
@@ -67,8 +80,8 @@ pub(super) fn handle(
 }
 
 /// The bit field of what may be done to the cluster.
-pub(super) fn cluster_operations(asked: bool) -> i32 {
-    if asked { ALL_CLUSTER_OPERATIONS } else { NOT_ASKED }
+pub(super) fn cluster_operations(call: &Call<'_>, asked: bool) -> i32 {
+    if asked { call.operations(ALL_CLUSTER_OPERATIONS, Resource::Cluster) } else { NOT_ASKED }
 }
 
 /// The broker that clients shall take for the controller: any live one can serve them.
@@ -92,10 +105,9 @@ fn brokers(config: &ClusterConfig, image: &Image) -> Vec<MetadataBroker> {
 }
 
 fn one(
-    broker: &Broker,
+    call: &Call<'_>,
     image: &Image,
     asked: &MetadataRequestTopic,
-    operations: i32,
     may_create: bool,
 ) -> MetadataTopic {
     let by_id = !asked.topic_id.is_zero();
@@ -105,23 +117,33 @@ fn one(
         error,
         name: name.cloned(),
         topic_id: asked.topic_id,
-        authorized_operations: operations,
         ..MetadataTopic::default()
     };
+    let allowed = |operation, name: &str| call.require(operation, Resource::Topic(name));
     let Some(name) = name else {
-        return match image.topic_by_id(&asked.topic_id) {
-            Some(topic) => describe(image, topic, operations),
+        // Whether there is such a topic is not for everybody to know.
+        let known = image.topic_by_id(&asked.topic_id);
+        return match known.filter(|topic| allowed(Operation::Describe, &topic.name).is_ok()) {
+            Some(topic) => describe(image, topic, NOT_ASKED),
             None => failed(ErrorCode::UNKNOWN_TOPIC_ID),
         };
     };
+    if let Err(code) = allowed(Operation::Describe, name) {
+        return failed(code);
+    }
     if let Some(topic) = image.topic(name) {
-        return describe(image, topic, operations);
+        return describe(image, topic, NOT_ASKED);
     }
     if !valid_name(name) {
         return failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
     if may_create {
-        return failed(create(broker, name));
+        if !call.may(Operation::Create, Resource::Cluster)
+            && let Err(code) = allowed(Operation::Create, name)
+        {
+            return failed(code);
+        }
+        return failed(create(call.broker, name));
     }
     failed(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
 }

@@ -14,7 +14,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::coordinator::{groups::Committer, offsets::TopicPartition, records::OffsetValue};
+use crate::{
+    acl::{Operation, Resource},
+    coordinator::{groups::Committer, offsets::TopicPartition, records::OffsetValue},
+};
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -70,6 +73,7 @@ pub(super) fn check(
     call: &Call<'_>,
     asked: &Asked<'_>,
 ) -> Result<(TopicPartition, OffsetValue), ErrorCode> {
+    call.require(Operation::Read, Resource::Topic(asked.topic))?;
     let image = call.broker.image();
     let exists = image.topic(asked.topic).is_some_and(|topic| {
         usize::try_from(asked.index).is_ok_and(|index| index < topic.partitions.len())
@@ -101,6 +105,7 @@ async fn commit(
         instance_id: request.group_instance_id.as_deref(),
         generation: request.generation_id_or_member_epoch,
     };
+    call.require(Operation::Read, Resource::Group(group))?;
     let groups = call.groups(group)?;
     let version = call.version();
     let taken = groups

@@ -15,7 +15,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call};
-use crate::coordinator::{group::Group, groups::AnyGroup, offsets::TopicPartition};
+use crate::{
+    acl::{Operation, Resource},
+    coordinator::{group::Group, groups::AnyGroup, offsets::TopicPartition},
+};
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -27,9 +30,12 @@ pub(super) async fn handle(
         Err(code) => OffsetDeleteResponse::default().with_error_code(code.0),
         Ok(subscribed) => {
             let topics = request.topics.iter().map(|topic| {
-                let code = match subscribed.contains(topic.name.0.as_str()) {
-                    true => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
-                    false => ErrorCode::NONE,
+                let code = match allowed(call, &topic.name.0) {
+                    Err(code) => code,
+                    Ok(()) if subscribed.contains(topic.name.0.as_str()) => {
+                        ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC
+                    }
+                    Ok(()) => ErrorCode::NONE,
                 };
                 let partitions = topic.partitions.iter().map(|partition| {
                     OffsetDeleteResponsePartition::default()
@@ -46,12 +52,17 @@ pub(super) async fn handle(
     call.answer(&response, out)
 }
 
+fn allowed(call: &Call<'_>, topic: &str) -> Result<(), ErrorCode> {
+    call.require(Operation::Read, Resource::Topic(topic))
+}
+
 /// Deletes what may be deleted; the topics that are subscribed to.
 async fn delete(
     call: &Call<'_>,
     request: &OffsetDeleteRequest,
 ) -> Result<BTreeSet<String>, ErrorCode> {
     let id = &request.group_id.0;
+    call.require(Operation::Delete, Resource::Group(id))?;
     let groups = call.groups(id)?;
     let (subscribed, taken) = groups.run(call.broker, |groups, cx| {
         let subscribed = match groups.group(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)? {
@@ -63,7 +74,9 @@ async fn delete(
                 group.subscribed().into_iter().map(str::to_owned).collect()
             }
         };
-        let topics = request.topics.iter().filter(|t| !subscribed.contains(t.name.0.as_str()));
+        let topics = request.topics.iter().filter(|t| {
+            !subscribed.contains(t.name.0.as_str()) && allowed(call, &t.name.0).is_ok()
+        });
         let partitions: Vec<TopicPartition> = topics
             .flat_map(|t| t.partitions.iter().map(|p| (t.name.0.to_string(), p.partition_index)))
             .collect();

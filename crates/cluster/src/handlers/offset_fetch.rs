@@ -19,7 +19,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::coordinator::offsets::{Offsets, TopicPartition};
+use crate::{
+    acl::{Operation, Resource},
+    coordinator::offsets::{Offsets, TopicPartition},
+};
 
 /// Who asks: a member's id and epoch, or none and -1.
 type Member = (Option<String>, i32);
@@ -102,8 +105,9 @@ async fn found(
     (member_id, epoch): &Member,
     stable: bool,
 ) -> Result<Vec<OffsetFetchResponseTopics>, ErrorCode> {
+    call.require(Operation::Describe, Resource::Group(&id.0))?;
     let groups = call.groups(&id.0)?;
-    let found = groups.run(call.broker, |groups, _| {
+    let mut found = groups.run(call.broker, |groups, _| {
         groups.may_fetch(&id.0, member_id.as_deref(), *epoch)?;
         let none = Offsets::default();
         let offsets = groups.offsets(&id.0).unwrap_or(&none);
@@ -120,6 +124,16 @@ async fn found(
             None => all(offsets, stable),
         })
     })??;
+    let allowed = |topic: &str| call.require(Operation::Describe, Resource::Topic(topic));
+    if topics.is_none() {
+        found.retain(|topic| allowed(&topic.name.0).is_ok());
+    }
+    for topic in &mut found {
+        if let Err(code) = allowed(&topic.name.0) {
+            let asked = topic.partitions.iter().map(|partition| partition.partition_index);
+            topic.partitions = asked.map(|index| nothing(index, code)).collect();
+        }
+    }
     // Read first: what is read must survive this broker.
     groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
     Ok(found)

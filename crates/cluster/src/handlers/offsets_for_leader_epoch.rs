@@ -9,13 +9,17 @@ use curtail_wire::cold::messages::{
 };
 
 use super::{Answer, Call};
+use crate::acl::{Operation, Resource};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: OffsetForLeaderEpochRequest = call.decode(body)?;
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
-            let found =
-                call.replica_by_name(&topic.topic.0, asked.partition).and_then(|partition| {
+            let allowed = call.require(Operation::Describe, Resource::Topic(&topic.topic.0));
+            let found = allowed
+                .map_err(Into::into)
+                .and_then(|()| call.replica_by_name(&topic.topic.0, asked.partition))
+                .and_then(|partition| {
                     partition.end_of_epoch(asked.leader_epoch, asked.current_leader_epoch)
                 });
             let response = EpochEndOffset::default().with_partition(asked.partition);

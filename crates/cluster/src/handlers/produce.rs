@@ -24,13 +24,15 @@ use curtail_wire::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Answer, Call, Endpoints,
+    Answer, Call, Endpoints, muted, throttle_ms,
     verify::{Client, Patience, tell, verify},
 };
 use crate::{
+    acl::{Operation, Resource},
     config::Plant,
     coordinator::Kind,
     log::{Origin, VerificationGuard},
+    quota::Limit,
     replica::{
         partition::{Ack, NotServed, Partition, Taken},
         purgatory::Wait,
@@ -48,17 +50,23 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request =
         ProduceRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
-    let verified = verify_all(call, &request).await;
-    let mut outcomes = append_all(call, &request, &verified);
+    let refused = refused(call, &request);
+    let verified = match refused {
+        None => verify_all(call, &request).await,
+        Some(_) => Verified::new(),
+    };
+    let mut outcomes = append_all(call, &request, refused, &verified);
     if request.acks == -1 && call.broker.config.plant != Some(Plant::AckBeforeReplication) {
         wait_for_acks(call, request.timeout_ms, &mut outcomes).await;
     }
+    let silence = call.count(Limit::ProducerByteRate, call.size);
     if request.acks == 0 {
         let failed = outcomes.iter().flatten().any(|o| matches!(o, Outcome::Refused(_)));
-        return Ok(if failed { Answer::Close } else { Answer::None });
+        return Ok(if failed { Answer::Close } else { muted(Answer::None, silence) });
     }
-    let response = respond(call, &request, outcomes);
-    Ok(call.answer_with(out, |w| response.encode(call.version(), w)))
+    let mut response = respond(call, &request, outcomes);
+    response.throttle_time_ms = throttle_ms(silence);
+    Ok(muted(call.answer_with(out, |w| response.encode(call.version(), w)), silence))
 }
 
 /// What became of an append to one partition.
@@ -121,8 +129,11 @@ async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
 
 fn replica(call: &Call<'_>, topic: &ProduceTopic, index: i32) -> Result<Arc<Partition>, NotServed> {
     let partition = if call.version() >= TOPIC_IDS {
-        call.replica_by_id(topic.topic_id, index)?
+        let partition = call.replica_by_id(topic.topic_id, index)?;
+        call.require(Operation::Write, Resource::Topic(&partition.topic))?;
+        partition
     } else {
+        call.require(Operation::Write, Resource::Topic(&topic.name))?;
         call.replica_by_name(&topic.name, index)?
     };
     if Kind::of_topic(&partition.topic).is_some() {
@@ -137,16 +148,28 @@ fn is_transactional(asked: &ProducePartition) -> bool {
     header.is_some_and(|header| header.is_transactional())
 }
 
-/// One list of outcomes per topic, in the order of the request.
-fn append_all(call: &Call<'_>, request: &ProduceRequest, verified: &Verified) -> Vec<Vec<Outcome>> {
+/// What is wrong with the whole request.
+fn refused(call: &Call<'_>, request: &ProduceRequest) -> Option<ErrorCode> {
     let mut batches = request.topics.iter().flat_map(|topic| &topic.partitions);
-    let refuse_all = match request.acks {
-        _ if request.transactional_id.is_none() && batches.any(is_transactional) => {
-            Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    let of_nobody = || Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    if batches.any(is_transactional) {
+        let allowed = request.transactional_id.as_deref().map_or_else(of_nobody, |id| {
+            call.require(Operation::Write, Resource::TransactionalId(id)).err()
+        });
+        if allowed.is_some() {
+            return allowed;
         }
-        -1..=1 => None,
-        _ => Some(ErrorCode::INVALID_REQUIRED_ACKS),
-    };
+    }
+    (!(-1..=1).contains(&request.acks)).then_some(ErrorCode::INVALID_REQUIRED_ACKS)
+}
+
+/// One list of outcomes per topic, in the order of the request.
+fn append_all(
+    call: &Call<'_>,
+    request: &ProduceRequest,
+    refuse_all: Option<ErrorCode>,
+    verified: &Verified,
+) -> Vec<Vec<Outcome>> {
     let now_ms = call.broker.env.wall.now_ms();
     let one = |topic: &ProduceTopic, partition: &ProducePartition| {
         if let Some(code) = refuse_all {

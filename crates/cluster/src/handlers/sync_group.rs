@@ -9,7 +9,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::coordinator::group::{SyncAnswer, SyncRequest};
+use crate::{
+    acl::{Operation, Resource},
+    coordinator::group::{SyncAnswer, SyncRequest},
+};
 
 /// First version that names the protocol.
 const NAMES_PROTOCOL: i16 = 5;
@@ -33,6 +36,7 @@ pub(super) async fn handle(
 
 async fn sync(call: &Call<'_>, request: &SyncGroupRequest) -> SyncAnswer {
     let group = &request.group_id.0;
+    call.require(Operation::Read, Resource::Group(group))?;
     let groups = call.members_groups(group)?;
     let names = call.version() >= NAMES_PROTOCOL;
     // Version 5 must name both.

@@ -21,6 +21,7 @@ use super::{
     verify::{Client, Patience, verify},
 };
 use crate::{
+    acl::{Operation, Resource},
     coordinator::{
         Kind, groups::Committer, offsets::TopicPartition, records::OffsetValue, runtime::Producer,
     },
@@ -73,6 +74,8 @@ async fn prepare(
     offsets: Vec<(TopicPartition, OffsetValue)>,
 ) -> Result<(), ErrorCode> {
     let group = &request.group_id.0;
+    call.require(Operation::Write, Resource::TransactionalId(&request.transactional_id.0))?;
+    call.require(Operation::Read, Resource::Group(group))?;
     let producer = Producer { id: request.producer_id.0, epoch: request.producer_epoch };
     let groups = call.groups(group)?;
     let patience = Patience::new();

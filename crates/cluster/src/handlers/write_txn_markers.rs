@@ -22,7 +22,10 @@ use super::{
     Answer, Call,
     produce::{Outcome, wait_for_acks},
 };
-use crate::{coordinator::Kind, log::TxnMarker, replica::partition::NotServed};
+use crate::{
+    acl::{Operation, Resource},
+    {coordinator::Kind, log::TxnMarker, replica::partition::NotServed},
+};
 
 /// Tag of a marker's field that is there when the marker's epoch is the transaction's plus one (KIP-890). Kafka's
 /// markers have no tagged fields; the guard in front of the decoder wants tags to be small.
@@ -62,7 +65,12 @@ fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
         bumped: asked.unknown_tagged_fields.contains_key(&BUMPED_TAG),
     };
     let now_ms = call.broker.env.wall.now_ms();
+    let allowed = match call.may(Operation::Alter, Resource::Cluster) {
+        true => Ok(()),
+        false => call.require(Operation::ClusterAction, Resource::Cluster),
+    };
     let one = |topic: &str, index: i32| -> Result<Outcome, NotServed> {
+        allowed?;
         let partition = call.replica_by_name(topic, index)?;
         // The offsets prepared there take effect with the marker, so the coordinator writes it.
         let taken = match Kind::of_topic(topic) {

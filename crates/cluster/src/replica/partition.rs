@@ -87,6 +87,12 @@ impl NotServed {
     }
 }
 
+impl From<ErrorCode> for NotServed {
+    fn from(code: ErrorCode) -> Self {
+        Self::code(code)
+    }
+}
+
 impl From<AppendError> for NotServed {
     fn from(error: AppendError) -> Self {
         Self { code: error.code, message: Some(error.message), leader: None }

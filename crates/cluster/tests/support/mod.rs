@@ -15,7 +15,8 @@ use curtail_wire::{
     cold::{
         self, Request, StrBytes,
         messages::{
-            InitProducerIdRequest, ListOffsetsRequest, TopicName,
+            InitProducerIdRequest, ListOffsetsRequest, SaslAuthenticateRequest,
+            SaslHandshakeRequest, TopicName,
             list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
         },
     },
@@ -136,6 +137,12 @@ impl Client {
                 Ok(n) => self.frames.spare(n).extend_from_slice(&chunk[..n]),
             }
         }
+    }
+
+    /// Reads whatever comes; false when the connection has closed.
+    pub async fn receive_raw(&mut self) -> bool {
+        let mut chunk = vec![0; 1024];
+        matches!(self.socket.read(&mut chunk).await, Ok(1..))
     }
 
     fn next_id(&mut self) -> i32 {
@@ -329,6 +336,30 @@ impl Client {
         let found = &response.topics[0].partitions[0];
         (ErrorCode(found.error_code), found.offset, found.timestamp)
     }
+}
+
+pub fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}
+
+/// The error, its message and the lifetime that the broker answers a name and a password with, separated by NUL.
+pub async fn authenticate(client: &mut Client, login: &str) -> (ErrorCode, Option<String>, i64) {
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    let response = client.cold(1, &handshake).await;
+    assert_eq!(response.error_code, 0);
+    let message = format!("\0{login}").into_bytes();
+    let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
+    let response = client.cold(2, &request).await;
+    let told = response.error_message.map(|message| message.to_string());
+    (ErrorCode(response.error_code), told, response.session_lifetime_ms)
+}
+
+/// A connection of somebody who is let in.
+pub async fn enter(cluster: &Cluster, broker: i32, login: &str) -> Client {
+    let mut client = Client::connect(cluster, broker).await;
+    let (code, ..) = authenticate(&mut client, login).await;
+    assert_eq!(code, ErrorCode::NONE);
+    client
 }
 
 pub fn fetch_request(topic: &str, partition: i32, offset: i64) -> FetchRequest {

@@ -1,0 +1,243 @@
+//! ACLs: who may do what with which resource, decided as Kafka's `StandardAuthorizer` does.
+//!
+//! What is denied is denied, whatever else allows it; what is not allowed is denied. A resource that no ACL names is open
+//! to everybody if `allow.everyone.if.no.acl.found` says so.
+
+mod filter;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use filter::{Fields, Filter};
+
+use curtail_wire::ErrorCode;
+use imbl::OrdSet;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    admission::Principal,
+    config::{Authorizer, Security},
+};
+
+/// The name of the only resource of its type.
+pub(crate) const CLUSTER: &str = "kafka-cluster";
+/// The name that stands for every resource of a type, and the host that stands for every host.
+const ANY: &str = "*";
+const EVERYBODY: &str = "User:*";
+
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub(crate) enum $name { $($(#[$of])* $variant,)* }
+
+        impl $name {
+            /// Its number in the protocol.
+            pub(crate) fn code(self) -> i8 {
+                match self { $(Self::$variant => $code,)* }
+            }
+
+            /// What has this number; `None` for numbers of filters and unknown ones.
+            pub(crate) fn of_code(code: i8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+codes! {
+    /// What a resource is.
+    ResourceType {
+        Topic = 2,
+        Group = 3,
+        Cluster = 4,
+        TransactionalId = 5,
+        DelegationToken = 6,
+        User = 7,
+    }
+}
+
+codes! {
+    /// How an ACL names resources.
+    Pattern {
+        /// One, by its whole name.
+        Literal = 3,
+        /// Those whose names begin so.
+        Prefixed = 4,
+    }
+}
+
+codes! {
+    /// What can be done.
+    Operation {
+        All = 2,
+        Read = 3,
+        Write = 4,
+        Create = 5,
+        Delete = 6,
+        Alter = 7,
+        Describe = 8,
+        ClusterAction = 9,
+        DescribeConfigs = 10,
+        AlterConfigs = 11,
+        IdempotentWrite = 12,
+        CreateTokens = 13,
+        DescribeTokens = 14,
+        TwoPhaseCommit = 15,
+    }
+}
+
+codes! {
+    /// What an ACL says.
+    Permission {
+        Deny = 2,
+        Allow = 3,
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Acl {
+    pub(crate) resource_type: ResourceType,
+    pub(crate) resource_name: String,
+    pub(crate) pattern: Pattern,
+    pub(crate) principal: String,
+    pub(crate) host: String,
+    pub(crate) operation: Operation,
+    pub(crate) permission: Permission,
+}
+
+/// Something that not everybody may do everything with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource<'a> {
+    Topic(&'a str),
+    Group(&'a str),
+    Cluster,
+    TransactionalId(&'a str),
+}
+
+impl Resource<'_> {
+    fn type_and_name(&self) -> (ResourceType, &str) {
+        match self {
+            Self::Topic(name) => (ResourceType::Topic, name),
+            Self::Group(name) => (ResourceType::Group, name),
+            Self::Cluster => (ResourceType::Cluster, CLUSTER),
+            Self::TransactionalId(name) => (ResourceType::TransactionalId, name),
+        }
+    }
+
+    /// What somebody is told who may not.
+    pub(crate) fn refusal(&self) -> ErrorCode {
+        match self {
+            Self::Topic(_) => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            Self::Group(_) => ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            Self::Cluster => ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            Self::TransactionalId(_) => ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        }
+    }
+}
+
+impl Acl {
+    fn names(&self, resource_type: ResourceType, name: &str) -> bool {
+        self.resource_type == resource_type
+            && match self.pattern {
+                Pattern::Literal => self.resource_name == name || self.resource_name == ANY,
+                Pattern::Prefixed => name.starts_with(&self.resource_name),
+            }
+    }
+
+    fn is_about(&self, who: &Who<'_>) -> bool {
+        (self.principal == who.principal || self.principal == EVERYBODY)
+            && (self.host == who.host || self.host == ANY)
+    }
+
+    /// Whether the ACL speaks of the operation: who may read, for example, may also describe.
+    fn covers(&self, operation: Operation) -> bool {
+        use Operation::{All, Alter, AlterConfigs, Delete, Describe, DescribeConfigs, Read, Write};
+        let implied = self.permission == Permission::Allow
+            && match operation {
+                Describe => matches!(self.operation, Read | Write | Delete | Alter),
+                DescribeConfigs => self.operation == AlterConfigs,
+                _ => false,
+            };
+        implied || self.operation == All || self.operation == operation
+    }
+}
+
+/// Who asks, as ACLs name it.
+struct Who<'a> {
+    principal: String,
+    host: &'a str,
+}
+
+/// The rules that hold, and who asks.
+pub(crate) struct Access<'a> {
+    pub(crate) rules: &'a OrdSet<Acl>,
+    pub(crate) security: &'a Security,
+    pub(crate) principal: &'a Principal,
+    /// The address of who asks.
+    pub(crate) host: &'a str,
+}
+
+impl Access<'_> {
+    /// Whether nobody decides, or it is somebody for whom the ACLs do not count.
+    fn is_free(&self, who: &Who<'_>) -> bool {
+        self.security.authorizer == Authorizer::None
+            || *self.principal == Principal::Broker
+            || self.security.super_users.contains(&who.principal)
+    }
+
+    fn who(&self) -> Who<'_> {
+        Who { principal: self.principal.to_string(), host: self.host }
+    }
+
+    /// Whether the operation is allowed.
+    pub(crate) fn may(&self, operation: Operation, resource: &Resource<'_>) -> bool {
+        let who = self.who();
+        if self.is_free(&who) {
+            return true;
+        }
+        let (resource_type, name) = resource.type_and_name();
+        let mut named = false;
+        let mut allowed = false;
+        for acl in self.rules.iter().filter(|acl| acl.names(resource_type, name)) {
+            named = true;
+            if !acl.is_about(&who) || !acl.covers(operation) {
+                continue;
+            }
+            match acl.permission {
+                Permission::Deny => return false,
+                Permission::Allow => allowed = true,
+            }
+        }
+        allowed || (!named && self.security.allow_everyone_if_no_acl)
+    }
+
+    /// Whether there can be a resource of this type with which the operation is allowed.
+    pub(crate) fn may_with_any(&self, operation: Operation, of: ResourceType) -> bool {
+        let who = self.who();
+        if self.is_free(&who) {
+            return true;
+        }
+        let of_mine = |permission| {
+            let rules = self.rules.iter();
+            let of_type = move |acl: &&Acl| {
+                acl.resource_type == of && acl.permission == permission && acl.covers(operation)
+            };
+            rules.filter(of_type).filter(|acl| acl.is_about(&who))
+        };
+        let hides = |deny: &Acl, allow: &Acl| match (deny.pattern, allow.pattern) {
+            (Pattern::Literal, Pattern::Literal) => {
+                deny.resource_name == ANY || deny.resource_name == allow.resource_name
+            }
+            (Pattern::Literal, Pattern::Prefixed) => deny.resource_name == ANY,
+            (Pattern::Prefixed, _) => allow.resource_name.starts_with(&deny.resource_name),
+        };
+        let open = |allow: &&Acl| !of_mine(Permission::Deny).any(|deny| hides(deny, allow));
+        if of_mine(Permission::Allow).any(|allow| open(&allow)) {
+            return true;
+        }
+        let closed = |deny: &Acl| deny.pattern == Pattern::Literal && deny.resource_name == ANY;
+        self.security.allow_everyone_if_no_acl && !of_mine(Permission::Deny).any(closed)
+    }
+}

@@ -1,0 +1,161 @@
+//! Quotas: how many bytes a second clients may write and read, of each broker.
+//!
+//! Who goes beyond is told for how long (`throttle_time_ms`), and is not read from until then (KIP-219).
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use imbl::OrdMap;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// Bytes are counted in samples of one second (`quota.window.size.seconds`), the one under way and ten before it
+/// (`quota.window.num`).
+const SAMPLE: Duration = Duration::from_secs(1);
+const SAMPLES: u32 = 11;
+/// From this many on, meters of clients that do nothing are forgotten.
+const MANY: usize = 1000;
+
+/// A part of whom a quota is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Name {
+    /// Everybody without a quota of their own.
+    Default,
+    Exactly(String),
+}
+
+/// Whom a quota is for. At least one part is there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Entity {
+    pub(crate) user: Option<Name>,
+    pub(crate) client_id: Option<Name>,
+}
+
+/// What a quota limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Limit {
+    ProducerByteRate,
+    ConsumerByteRate,
+}
+
+impl Limit {
+    const ALL: [Self; 2] = [Self::ProducerByteRate, Self::ConsumerByteRate];
+
+    /// Kafka's name of it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ProducerByteRate => "producer_byte_rate",
+            Self::ConsumerByteRate => "consumer_byte_rate",
+        }
+    }
+
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.name() == name)
+    }
+}
+
+/// All quotas of the cluster: bytes per second.
+pub(crate) type Quotas = OrdMap<Entity, BTreeMap<Limit, f64>>;
+
+/// Who shares a limit: with a quota for users all clients of a user do, with one for clients all of that name.
+type Sharers = (Option<String>, Option<String>);
+
+/// The quota that holds for a client, and who else it holds for together.
+fn of_client(quotas: &Quotas, limit: Limit, user: &str, client_id: &str) -> Option<(Sharers, f64)> {
+    let exactly = |name: &str| Some(Name::Exactly(name.to_owned()));
+    let default = || Some(Name::Default);
+    // The closest first, as in Kafka.
+    let candidates = [
+        (exactly(user), exactly(client_id)),
+        (exactly(user), default()),
+        (exactly(user), None),
+        (default(), exactly(client_id)),
+        (default(), default()),
+        (default(), None),
+        (None, exactly(client_id)),
+        (None, default()),
+    ];
+    candidates.into_iter().find_map(|(of_user, of_client)| {
+        let entity = Entity { user: of_user, client_id: of_client };
+        let rate = *quotas.get(&entity)?.get(&limit)?;
+        let sharers =
+            (entity.user.map(|_| user.to_owned()), entity.client_id.map(|_| client_id.to_owned()));
+        Some((sharers, rate))
+    })
+}
+
+/// What one broker counts.
+#[derive(Default)]
+pub(crate) struct Meters(Mutex<BTreeMap<(Limit, Sharers), Meter>>);
+
+impl Meters {
+    /// Counts bytes of a client; how long it has to be silent, if that was too many.
+    pub(crate) fn count(
+        &self,
+        quotas: &Quotas,
+        limit: Limit,
+        (user, client_id): (&str, &str),
+        bytes: usize,
+        now: Instant,
+    ) -> Duration {
+        let Some((sharers, rate)) = of_client(quotas, limit, user, client_id) else {
+            return Duration::ZERO;
+        };
+        let mut meters = self.0.lock();
+        if meters.len() >= MANY {
+            meters.retain(|_, meter| meter.is_in_use(now));
+        }
+        meters.entry((limit, sharers)).or_default().count(bytes, rate, now)
+    }
+}
+
+/// Bytes of the last seconds.
+#[derive(Default)]
+struct Meter {
+    /// When a sample began, and its bytes; oldest first.
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Meter {
+    fn forget(&mut self, now: Instant) {
+        let old = |began: Instant| now.saturating_duration_since(began) >= SAMPLE * SAMPLES;
+        while self.samples.front().is_some_and(|(began, _)| old(*began)) {
+            self.samples.pop_front();
+        }
+    }
+
+    fn is_in_use(&self, now: Instant) -> bool {
+        let last = self.samples.back();
+        last.is_some_and(|(began, _)| now.saturating_duration_since(*began) < SAMPLE * SAMPLES)
+    }
+
+    fn count(&mut self, bytes: usize, rate: f64, now: Instant) -> Duration {
+        self.forget(now);
+        match self.samples.back_mut() {
+            Some((began, counted)) if now.saturating_duration_since(*began) < SAMPLE => {
+                *counted += bytes as u64;
+            }
+            _ => self.samples.push_back((now, bytes as u64)),
+        }
+        let oldest = self.samples.front().map_or(now, |(began, _)| *began);
+        // A client that has only begun is taken to have been silent before.
+        let window = now.saturating_duration_since(oldest).max(SAMPLE * (SAMPLES - 1));
+        let total: u64 = self.samples.iter().map(|(_, bytes)| bytes).sum();
+        let excess = total as f64 / window.as_secs_f64() - rate;
+        if excess <= 0.0 {
+            return Duration::ZERO;
+        }
+        let silence = excess / rate * window.as_secs_f64();
+        // Whole milliseconds, as they are told; and nobody is told more than the protocol can say.
+        let millis = (silence * 1000.0).round().min(f64::from(i32::MAX));
+        Duration::from_millis(millis as u64)
+    }
+}
