@@ -1,8 +1,14 @@
 //! The cluster as its user holds it.
 
 use std::{
-    collections::BTreeMap, fmt, future::Future, net::SocketAddr, ops::Deref, path::PathBuf,
-    sync::Arc, time::Duration,
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    net::SocketAddr,
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use curtail_net::Env;
@@ -38,6 +44,7 @@ struct Shared {
     controller: Arc<Controller>,
     observers: Arc<Observers>,
     slots: BTreeMap<i32, Arc<Slot>>,
+    ca_file: Option<PathBuf>,
     /// Removed with the last handle.
     _temp: Option<tempfile::TempDir>,
 }
@@ -119,7 +126,7 @@ impl ClusterHandle {
             Storage::Dir(_) | Storage::Temp => Some((disks[0].as_ref(), root.as_path())),
         };
         let controller = Arc::new(Controller::new(&config, entropy, memory).map_err(storage)?);
-        let admissions = Arc::new(Admissions::new(&config)?);
+        let admissions = Arc::new(Admissions::new(&config, memory.map(|(_, dir)| dir))?);
         let slots = config.broker_ids().zip(envs).zip(disks).map(|((id, env), disk)| {
             let advertised = advertised(&config, id);
             let bind = SocketAddr::new(config.bind.unwrap_or(advertised.ip()), advertised.port());
@@ -142,7 +149,9 @@ impl ClusterHandle {
         });
         let slots = slots.collect();
         let observers = Arc::default();
-        Ok(Self(Arc::new(Shared { config, controller, observers, slots, _temp: temp })))
+        let ca_file = admissions.ca_file.clone();
+        let shared = Shared { config, controller, observers, slots, ca_file, _temp: temp };
+        Ok(Self(Arc::new(shared)))
     }
 
     /// The controller, whose [`Controller::run`] must be running.
@@ -170,6 +179,12 @@ impl ClusterHandle {
         let addrs: Vec<String> =
             self.0.slots.values().map(|slot| slot.advertised.lock().to_string()).collect();
         addrs.join(",")
+    }
+
+    /// The file with the certificate that clients have to trust (PEM), if the brokers speak TLS with certificates of the
+    /// cluster's own, and the cluster has a directory.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.0.ca_file.as_deref()
     }
 
     /// Stops a broker as SIGSTOP stops a process: nothing is read, handled, answered, replicated or heart-beaten,

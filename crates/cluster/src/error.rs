@@ -30,6 +30,14 @@ pub enum ClusterError {
         /// What the disk said.
         source: io::Error,
     },
+    /// Certificates or keys cannot be used or made.
+    #[error("cannot use certificates of {}: {reason}", path.display())]
+    Certificates {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The operating system gives no random numbers for keys and salts.
     #[error(
         "the operating system gives no random numbers, which passwords and keys are protected with"

@@ -1,5 +1,7 @@
 //! Who may do what, and how fast.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::time::{Duration, Instant};
@@ -67,6 +69,9 @@ async fn create(cluster: &Cluster, admin: &mut Client, acls: Vec<AclCreation>) {
 async fn describe(client: &mut Client) -> DescribeAclsResponse {
     let everything = DescribeAclsRequest::default()
         .with_resource_type_filter(ANY)
+        .with_resource_name_filter(None)
+        .with_principal_filter(None)
+        .with_host_filter(None)
         .with_pattern_type_filter(ANY)
         .with_operation(ANY)
         .with_permission_type(ANY);
@@ -149,6 +154,9 @@ async fn rules_are_listed_deleted_and_kept() {
     create(&cluster, &mut admin, acls).await;
     let filter = DeleteAclsFilter::default()
         .with_resource_type_filter(TOPIC)
+        .with_resource_name_filter(None)
+        .with_principal_filter(None)
+        .with_host_filter(None)
         .with_pattern_type_filter(ANY)
         .with_operation(READ)
         .with_permission_type(ANY);
@@ -212,7 +220,10 @@ async fn who_writes_or_reads_too_fast_is_held_back() {
     let told = silence(response.throttle_time_ms);
     assert!(told > Duration::ZERO);
     let answered = Instant::now();
-    let component = ComponentData::default().with_entity_type(text("client-id")).with_match_type(2);
+    let component = ComponentData::default()
+        .with_entity_type(text("client-id"))
+        .with_match_type(2)
+        .with_match(None);
     let describe = DescribeClientQuotasRequest::default().with_components(vec![component]);
     let response = client.cold(1, &describe).await;
     assert!(answered.elapsed() >= told);

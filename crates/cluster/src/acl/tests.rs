@@ -33,8 +33,7 @@ fn acl(line: &str) -> Acl {
 struct Rules(OrdSet<Acl>, Security);
 
 fn rules(lines: &[&str]) -> Rules {
-    let mut security = Security::default();
-    security.authorizer = Authorizer::Standard;
+    let security = Security { authorizer: Authorizer::Standard, ..Security::default() };
     Rules(lines.iter().map(|line| acl(line)).collect(), security)
 }
 

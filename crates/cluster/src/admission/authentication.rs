@@ -46,6 +46,14 @@ pub(crate) enum Verdict {
     Close(&'static str),
 }
 
+/// The time a request came at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    /// Milliseconds since the epoch.
+    pub(crate) wall_ms: i64,
+}
+
 /// Where a connection's authentication stands.
 pub(crate) struct Authentication {
     admission: Arc<Admission>,
@@ -72,9 +80,10 @@ struct Proved {
 }
 
 impl Authentication {
-    pub(crate) fn new(admission: Arc<Admission>) -> Self {
+    /// `principal` is who the client is without SASL.
+    pub(crate) fn new(admission: Arc<Admission>, principal: Principal) -> Self {
         let state = if admission.sasl.is_some() { State::Choice } else { State::Over };
-        Self { admission, state, principal: Arc::new(Principal::anonymous()), proved: None }
+        Self { admission, state, principal: Arc::new(principal), proved: None }
     }
 
     /// Who is on the other side, as far as it has proved it.
@@ -95,7 +104,7 @@ impl Authentication {
         &mut self,
         header: &RequestHeader<'_>,
         body: &Bytes,
-        now: Instant,
+        now: Now,
     ) -> Verdict {
         let admission = Arc::clone(&self.admission);
         let Some(sasl) = &admission.sasl else { return Verdict::Serve };
@@ -118,16 +127,17 @@ impl Authentication {
         sasl: &Sasl,
         header: &RequestHeader<'_>,
         body: &Bytes,
-        now: Instant,
+        now: Now,
     ) -> Verdict {
         let Some(Proved { expires: Some(expires), renewed, .. }) = &self.proved else {
             return Verdict::Serve;
         };
-        let too_soon = renewed.is_some_and(|at| now.saturating_duration_since(at) < LEAST_INTERVAL);
+        let too_soon =
+            renewed.is_some_and(|at| now.instant.saturating_duration_since(at) < LEAST_INTERVAL);
         if header.api == ApiKey::SASL_HANDSHAKE && !too_soon {
             return self.choose(sasl, header, body);
         }
-        if now >= *expires {
+        if now.instant >= *expires {
             return Verdict::Close(
                 "connections.max.reauth.ms has passed without another authentication",
             );
@@ -167,7 +177,7 @@ impl Authentication {
         sasl: &Sasl,
         header: &RequestHeader<'_>,
         body: &Bytes,
-        now: Instant,
+        now: Now,
     ) -> Verdict {
         if !(0..=2).contains(&header.version) {
             return Verdict::Close("SaslAuthenticate is served in versions 0 to 2");
@@ -181,7 +191,7 @@ impl Authentication {
             return Verdict::Close("SaslAuthenticate came before SaslHandshake");
         };
         let mechanism = *mechanism;
-        let stepped = exchange.step(&sasl.users, &request.auth_bytes);
+        let stepped = exchange.step(&sasl.users, &request.auth_bytes, now.wall_ms);
         let again = self.proved.as_ref();
         if let Some(other) = again.filter(|proved| proved.mechanism != mechanism) {
             let reason = format!(
@@ -190,12 +200,12 @@ impl Authentication {
             );
             return refuse(header, reason);
         }
-        let response = SaslAuthenticateResponse::default();
+        let response = SaslAuthenticateResponse::default().with_error_message(None);
         match stepped {
             Ok(Step::Challenge(challenge)) => {
                 respond(header, &response.with_auth_bytes(challenge.into()), Verdict::Answer)
             }
-            Ok(Step::Proved { last, user }) => {
+            Ok(Step::Proved { last, user, expires_ms }) => {
                 let principal = self.admission.principal(user);
                 if again.is_some() && principal != *self.principal {
                     let reason = format!(
@@ -204,15 +214,17 @@ impl Authentication {
                     );
                     return refuse(header, reason);
                 }
-                let expires = (!sasl.lifetime.is_zero()).then(|| now + sasl.lifetime);
-                let renewed = again.map(|_| now);
+                let lifetime = lifetime(sasl, expires_ms, now);
+                let expires = lifetime.map(|lifetime| now.instant + lifetime);
+                let renewed = again.map(|_| now.instant);
                 self.proved = Some(Proved { mechanism, renewed, expires });
                 self.principal = Arc::new(principal);
                 self.state = State::Over;
                 let response = response.with_auth_bytes(last.into());
                 let response = match header.version {
                     ..LIFETIME => response,
-                    _ => response.with_session_lifetime_ms(sasl.lifetime.as_millis() as i64),
+                    _ => response
+                        .with_session_lifetime_ms(lifetime.unwrap_or_default().as_millis() as i64),
                 };
                 respond(header, &response, Verdict::Answer)
             }
@@ -230,6 +242,16 @@ impl Authentication {
             }
         }
     }
+}
+
+/// How long an authentication holds: as long as the listener says, and what was shown is valid.
+fn lifetime(sasl: &Sasl, expires_ms: Option<i64>, now: Now) -> Option<Duration> {
+    let left = |ms: i64| u64::try_from(ms.saturating_sub(now.wall_ms)).unwrap_or(0);
+    // Longer than anybody waits, so that it can be added to the time.
+    let most = Duration::from_millis(i32::MAX as u64);
+    let shown = expires_ms.map(|ms| Duration::from_millis(left(ms)).min(most));
+    let listeners = Some(sasl.lifetime).filter(|lifetime| !lifetime.is_zero());
+    [shown, listeners].into_iter().flatten().min()
 }
 
 fn refuse(header: &RequestHeader<'_>, reason: String) -> Verdict {

@@ -5,14 +5,26 @@
 //! one process, and with a password that this process has made up for itself.
 
 mod authentication;
+mod certificates;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use authentication::{Authentication, Verdict};
+pub(crate) use authentication::{Authentication, Now, Verdict};
+use certificates::Material;
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use curtail_net::{
+    Socket,
+    tls::{ServerConfig, TlsError, TlsSocket},
+};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
@@ -54,9 +66,12 @@ impl fmt::Display for Principal {
 /// The name that brokers have among themselves.
 const BROKER: &str = "broker";
 
+/// How long a client has for the TLS handshake.
+const TLS_LIMIT: Duration = Duration::from_secs(10);
+
 /// What one listener asks for.
-#[derive(Debug)]
 pub(crate) struct Admission {
+    tls: Option<Arc<ServerConfig>>,
     sasl: Option<Sasl>,
     for_whom: ForWhom,
     /// How long a failure goes unanswered, so that passwords cannot be tried quickly.
@@ -78,7 +93,33 @@ struct Sasl {
     lifetime: Duration,
 }
 
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tls = self.tls.is_some();
+        f.debug_struct("Admission")
+            .field("tls", &tls)
+            .field("sasl", &self.sasl)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Admission {
+    /// Shakes hands if the listener speaks TLS: the socket to go on with, and who the client is without SASL.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a dropped future drops the connection.
+    pub(crate) async fn shake_hands(
+        &self,
+        socket: Box<dyn Socket>,
+    ) -> Result<(Box<dyn Socket>, Principal), TlsError> {
+        let Some(config) = &self.tls else { return Ok((socket, Principal::anonymous())) };
+        let socket = TlsSocket::accept(socket, Arc::clone(config), TLS_LIMIT).await?;
+        let subject = socket.peer_certificates().first();
+        let subject = subject.and_then(|certificate| certificates::subject(certificate));
+        let principal = subject.map_or_else(Principal::anonymous, Principal::User);
+        Ok((Box::new(socket), principal))
+    }
+
     pub(crate) fn failure_delay(&self) -> Duration {
         self.failure_delay
     }
@@ -97,6 +138,8 @@ pub(crate) struct Admissions {
     pub(crate) clients: Arc<Admission>,
     /// Where brokers reach each other, unless it is where clients do.
     pub(crate) brokers: Option<BrokersOnly>,
+    /// The file with the certificate that clients have to trust, if the cluster has made it.
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 /// The listener for brokers.
@@ -127,6 +170,7 @@ impl BrokersOnly {
             lifetime: Duration::ZERO,
         };
         let admission = Arc::new(Admission {
+            tls: None,
             sasl: Some(sasl),
             for_whom: ForWhom::Brokers,
             failure_delay: Duration::from_millis(100),
@@ -141,7 +185,11 @@ impl BrokersOnly {
 }
 
 impl Admissions {
-    pub(crate) fn new(config: &ClusterConfig) -> Result<Self, ClusterError> {
+    /// `dir` is where the cluster keeps its own certificates, if it keeps anything.
+    ///
+    /// # Errors
+    /// When certificates cannot be used or made.
+    pub(crate) fn new(config: &ClusterConfig, dir: Option<&Path>) -> Result<Self, ClusterError> {
         let random = |_| ClusterError::NoRandomness;
         let security = &config.security;
         let sasl = match security.protocol.has_sasl() {
@@ -152,7 +200,15 @@ impl Admissions {
             }),
             false => None,
         };
+        let (tls, ca_file) = match security.protocol.has_tls() {
+            true => {
+                let material = Material::new(config, dir)?;
+                (Some(material.server), material.ca_file)
+            }
+            false => (None, None),
+        };
         let clients = Arc::new(Admission {
+            tls,
             sasl,
             for_whom: ForWhom::Clients,
             failure_delay: security.failed_authentication_delay,
@@ -161,6 +217,6 @@ impl Admissions {
             true => Some(BrokersOnly::new().map_err(random)?),
             false => None,
         };
-        Ok(Self { clients, brokers })
+        Ok(Self { clients, brokers, ca_file })
     }
 }

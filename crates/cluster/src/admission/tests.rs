@@ -26,7 +26,16 @@ fn admission(lifetime: Duration) -> Arc<Admission> {
     config.security.users = vec![User::new("alice", "secret"), User::new("bob", "secret")];
     config.security.max_reauth = lifetime;
     config.validate().unwrap();
-    Admissions::new(&config).unwrap().clients
+    Admissions::new(&config, None).unwrap().clients
+}
+
+/// The wall clock stands still.
+fn at(instant: Instant) -> Now {
+    Now { instant, wall_ms: 1_000_000 }
+}
+
+fn arrived(admission: Arc<Admission>) -> Authentication {
+    Authentication::new(admission, Principal::anonymous())
 }
 
 fn send<R: Request>(
@@ -38,7 +47,7 @@ fn send<R: Request>(
     let frame = cold::encode_request(version, 7, Some("test"), request).unwrap();
     let frame = Bytes::from(frame).slice(4..);
     let (header, body) = split_request(&frame).unwrap();
-    authentication.receive(&header, &body, now)
+    authentication.receive(&header, &body, at(now))
 }
 
 fn choose(authentication: &mut Authentication, mechanism: &str, now: Instant) -> Verdict {
@@ -73,7 +82,7 @@ fn enter(authentication: &mut Authentication, now: Instant) -> SaslAuthenticateR
 #[test]
 fn nothing_is_served_before_the_authentication() {
     let now = Instant::now();
-    let mut alice = Authentication::new(admission(Duration::ZERO));
+    let mut alice = arrived(admission(Duration::ZERO));
     let metadata = MetadataRequest::default();
     assert_eq!(alice.frame_limit(1 << 20), 64 * 1024);
     assert!(matches!(
@@ -95,12 +104,12 @@ fn nothing_is_served_before_the_authentication() {
 #[test]
 fn who_is_refused_is_told_why() {
     let now = Instant::now();
-    let mut client = Authentication::new(admission(Duration::ZERO));
+    let mut client = arrived(admission(Duration::ZERO));
     let verdict = choose(&mut client, "SCRAM-SHA-512", now);
     let Verdict::Refuse { answer: frame, .. } = &verdict else { panic!("{verdict:?}") };
     let response: SaslHandshakeResponse = answer(ApiKey::SASL_HANDSHAKE, 1, frame);
     assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_SASL_MECHANISM.0);
-    let offered: Vec<&str> = response.mechanisms.iter().map(|name| name.as_str()).collect();
+    let offered: Vec<&str> = response.mechanisms.iter().map(StrBytes::as_str).collect();
     assert_eq!(offered, ["PLAIN", "SCRAM-SHA-256"]);
 
     for (mechanism, message, told) in [
@@ -111,7 +120,7 @@ fn who_is_refused_is_told_why() {
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256",
         ),
     ] {
-        let mut client = Authentication::new(admission(Duration::ZERO));
+        let mut client = arrived(admission(Duration::ZERO));
         assert!(matches!(choose(&mut client, mechanism, now), Verdict::Answer(_)));
         let verdict = prove(&mut client, message, now);
         assert!(matches!(verdict, Verdict::Refuse { .. }));
@@ -127,7 +136,7 @@ fn an_authentication_is_renewed_in_time_or_the_connection_ends() {
     let lifetime = Duration::from_secs(60);
     let start = Instant::now();
     let metadata = MetadataRequest::default();
-    let mut alice = Authentication::new(admission(lifetime));
+    let mut alice = arrived(admission(lifetime));
     assert_eq!(enter(&mut alice, start).session_lifetime_ms, 60_000);
     let late = start + lifetime;
     assert!(matches!(send(&mut alice, 12, &metadata, start + lifetime / 2), Verdict::Serve));
@@ -146,7 +155,7 @@ fn an_authentication_is_renewed_in_time_or_the_connection_ends() {
 fn a_renewal_keeps_the_principal_and_the_mechanism() {
     let start = Instant::now();
     let refused = |mechanism: &str, message: &'static [u8]| {
-        let mut alice = Authentication::new(admission(Duration::from_secs(60)));
+        let mut alice = arrived(admission(Duration::from_secs(60)));
         enter(&mut alice, start);
         assert!(matches!(choose(&mut alice, mechanism, start), Verdict::Answer(_)));
         let verdict = prove(&mut alice, message, start);
@@ -166,23 +175,75 @@ fn a_renewal_keeps_the_principal_and_the_mechanism() {
 }
 
 #[test]
+fn a_token_holds_until_its_end() {
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+    let mut config = ClusterConfig::default();
+    config.set("listener.security.protocol", "SASL_PLAINTEXT").unwrap();
+    assert!(!config.security.mechanisms.contains(&Mechanism::OauthBearer), "only when asked for");
+    config.set("sasl.enabled.mechanisms", "OAUTHBEARER").unwrap();
+    config.set("connections.max.reauth.ms", "60000").unwrap();
+    config.validate().unwrap();
+    let admission = Admissions::new(&config, None).unwrap().clients;
+    let now = Instant::now();
+    let token =
+        |claims: &str| format!("{}.{}.", BASE64.encode(r#"{"alg":"none"}"#), BASE64.encode(claims));
+    let show = |client: &mut Authentication, message: String| {
+        let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
+        send(client, 2, &request, now)
+    };
+    let first = |token: &str| format!("n,,\x01auth=Bearer {token}\x01\x01");
+    // The clock says 1000 s.
+    for (claims, lifetime) in [
+        (r#"{"sub":"alice","exp":1030}"#, 30_000),
+        (r#"{"sub":"alice","exp":1030.5,"iat":1000,"scope":["any"]}"#, 30_500),
+        (r#"{"sub":"alice","exp":9000}"#, 60_000),
+    ] {
+        let mut client = arrived(Arc::clone(&admission));
+        assert!(matches!(choose(&mut client, "OAUTHBEARER", now), Verdict::Answer(_)));
+        let response = authenticated(&show(&mut client, first(&token(claims))));
+        assert_eq!((response.error_code, response.session_lifetime_ms), (0, lifetime), "{claims}");
+        assert_eq!(client.principal().to_string(), "User:alice");
+    }
+    let signed = token(r#"{"sub":"alice","exp":1030}"#) + "c2lnbmVk";
+    for token in [
+        token(r#"{"sub":"alice","exp":1000}"#),
+        token(r#"{"sub":"alice","exp":1030,"iat":1001}"#),
+        token(r#"{"sub":"alice"}"#),
+        token(r#"{"sub":" ","exp":1030}"#),
+        token(r#"{"exp":1030}"#),
+        token("[1]"),
+        signed,
+        "a.b.".to_owned(),
+    ] {
+        let mut client = arrived(Arc::clone(&admission));
+        assert!(matches!(choose(&mut client, "OAUTHBEARER", now), Verdict::Answer(_)));
+        let told = authenticated(&show(&mut client, first(&token)));
+        assert_eq!(&told.auth_bytes[..], br#"{"status":"invalid_token"}"#);
+        let refused = authenticated(&show(&mut client, "\x01".into()));
+        assert_eq!(refused.error_code, ErrorCode::SASL_AUTHENTICATION_FAILED.0);
+        assert_eq!(refused.error_message.as_deref(), Some(r#"{"status":"invalid_token"}"#));
+        assert_eq!(**client.principal(), Principal::anonymous());
+    }
+}
+
+#[test]
 fn brokers_have_a_password_that_is_not_printed() {
     let config = ClusterConfig { security: Default::default(), ..ClusterConfig::default() };
-    assert!(Admissions::new(&config).unwrap().brokers.is_none());
+    assert!(Admissions::new(&config, None).unwrap().brokers.is_none());
     let mut config = config;
     config.security.authorizer = crate::config::Authorizer::Standard;
-    let admissions = Admissions::new(&config).unwrap();
+    let admissions = Admissions::new(&config, None).unwrap();
     let brokers = admissions.brokers.as_ref().unwrap();
     let credentials = brokers.credentials();
     assert!(!format!("{admissions:?}").contains(&brokers.password));
     let now = Instant::now();
-    let mut broker = Authentication::new(Arc::clone(&brokers.admission));
+    let mut broker = arrived(Arc::clone(&brokers.admission));
     assert!(matches!(choose(&mut broker, "PLAIN", now), Verdict::Answer(_)));
     let request = SaslAuthenticateRequest::default().with_auth_bytes(credentials.into());
     assert!(matches!(send(&mut broker, 2, &request, now), Verdict::Answer(_)));
     assert_eq!(**broker.principal(), Principal::Broker);
     // What the clients' listener takes for a broker is a user of that name.
-    let mut client = Authentication::new(admission(Duration::ZERO));
+    let mut client = arrived(admission(Duration::ZERO));
     assert!(matches!(choose(&mut client, "PLAIN", now), Verdict::Answer(_)));
     assert!(matches!(send(&mut client, 2, &request, now), Verdict::Refuse { .. }));
 }
@@ -200,14 +261,14 @@ fn frames() -> impl Strategy<Value = (i16, i16, Vec<u8>)> {
 proptest! {
     #[test]
     fn no_bytes_open_the_door_or_break_it(requests in prop::collection::vec(frames(), 1..6)) {
-        let mut client = Authentication::new(admission(Duration::from_secs(1)));
+        let mut client = arrived(admission(Duration::from_secs(1)));
         for (api, version, body) in requests {
             let mut frame = [api.to_be_bytes(), version.to_be_bytes()].concat();
             frame.extend([0, 0, 0, 1, 255, 255]);
             frame.extend(body);
             let frame = Bytes::from(frame);
             let Ok((header, body)) = split_request(&frame) else { continue };
-            match client.receive(&header, &body, Instant::now()) {
+            match client.receive(&header, &body, at(Instant::now())) {
                 Verdict::Serve => prop_assert_eq!(header.api, ApiKey::API_VERSIONS),
                 Verdict::Answer(answer) | Verdict::Refuse { answer, .. } => prop_assert!(answer.len() < 1000),
                 Verdict::Close(_) => {}

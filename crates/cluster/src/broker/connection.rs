@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Broker;
 use crate::{
-    admission::{Admission, Authentication, Verdict},
+    admission::{Admission, Authentication, Now, Verdict},
     handlers::{self, Answer, Call},
 };
 
@@ -30,20 +30,28 @@ pub(super) async fn serve(
     peer: IpAddr,
     admission: Arc<Admission>,
 ) {
-    if let Err(reason) = converse(&broker, socket.as_ref(), peer, admission).await {
+    if let Err(reason) = converse(&broker, socket, peer, admission).await {
         tracing::warn!(broker = broker.id, %peer, reason, "connection closed");
     }
 }
 
 async fn converse(
     broker: &Arc<Broker>,
-    socket: &dyn Socket,
+    socket: Box<dyn Socket>,
     peer: IpAddr,
     admission: Arc<Admission>,
 ) -> Result<(), String> {
-    let limit = broker.config.socket_request_max_bytes;
     let failure_delay = admission.failure_delay();
-    let mut authentication = Authentication::new(admission);
+    let (socket, principal) = match admission.shake_hands(socket).await {
+        Ok(connected) => connected,
+        Err(error) => {
+            sleep(failure_delay).await;
+            return Err(error.to_string());
+        }
+    };
+    let socket = socket.as_ref();
+    let limit = broker.config.socket_request_max_bytes;
+    let mut authentication = Authentication::new(admission, principal);
     let mut frames = FrameSplitter::new(authentication.frame_limit(limit));
     let mut out: Vec<Bytes> = Vec::new();
     loop {
@@ -61,7 +69,8 @@ async fn converse(
             return Err("malformed request header".into());
         };
         out.clear();
-        match authentication.receive(&header, &body, Instant::now()) {
+        let now = Now { instant: Instant::now(), wall_ms: broker.env.wall.now_ms() };
+        match authentication.receive(&header, &body, now) {
             Verdict::Serve => {
                 let principal = authentication.principal();
                 let size = frame.len();

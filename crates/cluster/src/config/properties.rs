@@ -440,7 +440,7 @@ static PROPERTIES: &[Property] = &[
     ),
     property!(
         "sasl.enabled.mechanisms",
-        "PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, or some of them, separated by commas",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, or some of them, separated by commas",
         security.mechanisms,
         |t| each_once(t, Mechanism::by_name),
         |mechanisms: &Vec<Mechanism>| {

@@ -97,7 +97,8 @@ pub struct Security {
     pub protocol: SecurityProtocol,
     /// Who may authenticate with SASL.
     pub users: Vec<User>,
-    /// `sasl.enabled.mechanisms`: what SASL offers. Kafka's default is GSSAPI, which is not there; here it is all others.
+    /// `sasl.enabled.mechanisms`: what SASL offers. Kafka's default is GSSAPI, which is not there; here it is
+    /// all that ask for a password.
     pub mechanisms: Vec<Mechanism>,
     /// `connections.max.reauth.ms`: how long an authentication with SASL holds; zero for as long as the connection
     /// (KIP-368).
@@ -124,7 +125,7 @@ impl Default for Security {
         Self {
             protocol: SecurityProtocol::Plaintext,
             users: Vec::new(),
-            mechanisms: Mechanism::ALL.to_vec(),
+            mechanisms: Mechanism::PASSWORDS.to_vec(),
             max_reauth: Duration::ZERO,
             failed_authentication_delay: Duration::from_millis(100),
             key_store: None,
@@ -151,7 +152,8 @@ impl Security {
         }
         if self.protocol.has_sasl() {
             let may_enter = |user: &User| user.has_one_of(&self.mechanisms);
-            if !self.users.iter().any(may_enter) {
+            let by_token = self.mechanisms.contains(&Mechanism::OauthBearer);
+            if !by_token && !self.users.iter().any(may_enter) {
                 return fail(format!(
                     "{protocol} lets nobody in: there is no user of a mechanism in sasl.enabled.mechanisms"
                 ));

@@ -73,7 +73,9 @@ pub(super) fn describe(
                     .with_pattern_type(pattern.code())
                     .with_acls(acls)
             });
-            DescribeAclsResponse::default().with_resources(resources.collect())
+            DescribeAclsResponse::default()
+                .with_error_message(None)
+                .with_resources(resources.collect())
         }
         Err((code, reason)) => DescribeAclsResponse::default()
             .with_error_code(code.0)
@@ -90,7 +92,7 @@ pub(super) fn create(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     let valid = asked.iter().flatten().cloned().collect();
     call.broker.controller.create_acls(valid);
     let results = asked.iter().map(|asked| match asked {
-        Ok(_) => AclCreationResult::default(),
+        Ok(_) => AclCreationResult::default().with_error_message(None),
         Err((code, reason)) => AclCreationResult::default()
             .with_error_code(code.0)
             .with_error_message(Some(text(reason))),
@@ -142,7 +144,7 @@ pub(super) fn delete(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         Ok(filter) => {
             let gone = call.broker.controller.delete_acls(&filter);
             let matching = gone.iter().map(matching).collect();
-            DeleteAclsFilterResult::default().with_matching_acls(matching)
+            DeleteAclsFilterResult::default().with_error_message(None).with_matching_acls(matching)
         }
         Err((code, reason)) => DeleteAclsFilterResult::default()
             .with_error_code(code.0)
@@ -167,6 +169,7 @@ fn filter(asked: &DeleteAclsFilter) -> Result<Filter, Refusal> {
 
 fn matching(acl: &Acl) -> DeleteAclsMatchingAcl {
     DeleteAclsMatchingAcl::default()
+        .with_error_message(None)
         .with_resource_type(acl.resource_type.code())
         .with_resource_name(text(&acl.resource_name))
         .with_pattern_type(acl.pattern.code())

@@ -55,7 +55,9 @@ pub(super) fn describe(
                 });
                 EntryData::default().with_entity(parts(entity)).with_values(values.collect())
             });
-            DescribeClientQuotasResponse::default().with_entries(Some(entries.collect()))
+            DescribeClientQuotasResponse::default()
+                .with_error_message(None)
+                .with_entries(Some(entries.collect()))
         }
         Err((code, reason)) => DescribeClientQuotasResponse::default()
             .with_error_code(code.0)
@@ -160,7 +162,7 @@ pub(super) fn alter(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resul
         let answer =
             alter_client_quotas_response::EntryData::default().with_entity(parts.collect());
         match altered {
-            Ok(()) => answer,
+            Ok(()) => answer.with_error_message(None),
             Err((code, reason)) => {
                 answer.with_error_code(code.0).with_error_message(Some(text(&reason)))
             }

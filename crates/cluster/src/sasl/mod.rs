@@ -1,5 +1,6 @@
 //! The broker's side of SASL: mechanisms, who may use them, and the state of one exchange. No sockets and no clock.
 
+mod oauth_bearer;
 mod plain;
 mod scram;
 #[cfg(test)]
@@ -23,11 +24,16 @@ pub enum Mechanism {
     ScramSha256,
     /// A proof of the password with SHA-512.
     ScramSha512,
+    /// Tokens without a signature (RFC 7628): everybody is let in under the name that it gives itself.
+    OauthBearer,
 }
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
+    pub const ALL: [Self; 4] =
+        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
+    /// Those that ask for a password.
+    pub const PASSWORDS: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
 
     /// Its registered name, such as `SCRAM-SHA-512`.
     #[must_use]
@@ -36,6 +42,7 @@ impl Mechanism {
             Self::Plain => "PLAIN",
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OauthBearer => "OAUTHBEARER",
         }
     }
 
@@ -67,13 +74,19 @@ pub(crate) enum Step {
     /// The client has to answer this.
     Challenge(Vec<u8>),
     /// The client is who it says; it may want the server's last message.
-    Proved { last: Vec<u8>, user: String },
+    Proved {
+        last: Vec<u8>,
+        user: String,
+        /// When what it has shown ends, in milliseconds since the epoch.
+        expires_ms: Option<i64>,
+    },
 }
 
 /// One exchange of a mechanism.
 pub(crate) enum Exchange {
     Plain,
     Scram(scram::Server),
+    OauthBearer(oauth_bearer::Server),
 }
 
 impl Exchange {
@@ -82,14 +95,21 @@ impl Exchange {
             Mechanism::Plain => Self::Plain,
             Mechanism::ScramSha256 => Self::Scram(scram::Server::new(Hash::Sha256)),
             Mechanism::ScramSha512 => Self::Scram(scram::Server::new(Hash::Sha512)),
+            Mechanism::OauthBearer => Self::OauthBearer(oauth_bearer::Server::default()),
         }
     }
 
     /// Takes a client's message. After a refusal or a proof there is no next one.
-    pub(crate) fn step(&mut self, users: &Users, message: &[u8]) -> Result<Step, Refused> {
+    pub(crate) fn step(
+        &mut self,
+        users: &Users,
+        message: &[u8],
+        wall_ms: i64,
+    ) -> Result<Step, Refused> {
         match self {
             Self::Plain => plain::check(users, message),
             Self::Scram(server) => server.step(users, message),
+            Self::OauthBearer(server) => server.step(message, wall_ms),
         }
     }
 }

@@ -24,5 +24,5 @@ pub(super) fn check(users: &Users, message: &[u8]) -> Result<Step, Refused> {
             "Authentication failed: Client requested an authorization id that is different from username",
         ));
     }
-    Ok(Step::Proved { last: Vec::new(), user: name.to_owned() })
+    Ok(Step::Proved { last: Vec::new(), user: name.to_owned(), expires_ms: None })
 }

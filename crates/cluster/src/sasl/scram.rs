@@ -114,7 +114,7 @@ impl Server {
         }
         let own = self.hash.hmac(&verifier.server_key, signed.as_bytes());
         let last = format!("v={}", BASE64.encode(own)).into_bytes();
-        Ok(Step::Proved { last, user: challenged.user.clone() })
+        Ok(Step::Proved { last, user: challenged.user.clone(), expires_ms: None })
     }
 }
 

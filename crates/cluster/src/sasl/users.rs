@@ -30,10 +30,10 @@ impl fmt::Debug for User {
 }
 
 impl User {
-    /// A user of every mechanism.
+    /// A user of every mechanism that asks for a password.
     #[must_use]
     pub fn new(name: impl Into<String>, password: impl Into<String>) -> Self {
-        let mechanisms = Mechanism::ALL.to_vec();
+        let mechanisms = Mechanism::PASSWORDS.to_vec();
         Self { name: name.into(), password: password.into(), mechanisms }
     }
 
@@ -53,7 +53,7 @@ impl User {
         const EXPECTED: &str = "expected NAME:PASSWORD or NAME:PASSWORD:MECHANISM";
         let (name, rest) = text.split_once(':').ok_or(EXPECTED)?;
         let last = rest.rsplit_once(':');
-        let user = match last.and_then(|(pass, name)| Some((pass, Mechanism::by_name(name)?))) {
+        let user = match last.and_then(|(pass, name)| Some((pass, password_mechanism(name)?))) {
             Some((password, mechanism)) => Self::new(name, password).mechanisms([mechanism]),
             None => Self::new(name, rest),
         };
@@ -76,6 +76,10 @@ impl User {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+fn password_mechanism(name: &str) -> Option<Mechanism> {
+    Mechanism::by_name(name).filter(|mechanism| Mechanism::PASSWORDS.contains(mechanism))
 }
 
 /// What brokers know of the users. Passwords cannot be read from it.
@@ -129,6 +133,8 @@ impl Users {
             Mechanism::Plain => known.plain = Some(hmac::sign(&self.key, user.password.as_bytes())),
             Mechanism::ScramSha256 => known.sha256 = Some(verifier(Hash::Sha256)),
             Mechanism::ScramSha512 => known.sha512 = Some(verifier(Hash::Sha512)),
+            // It knows nobody.
+            Mechanism::OauthBearer => {}
         }
         Ok(())
     }

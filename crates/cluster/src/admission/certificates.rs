@@ -1,0 +1,232 @@
+//! Certificates: the brokers' own, made here or given, and the names in those of clients.
+//!
+//! What is made here is made once for a data directory: an authority, whose certificate is `ca.pem` and whose key is
+//! forgotten, so that nobody can sign with it again, and the brokers' key and certificate in `broker.pem`.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    net::IpAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use curtail_net::tls::{
+    self, Identity, MaterialError, RootCertStore, ServerConfig, TLS12, TLS13, certificates_from_pem,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+use crate::{
+    config::{ClientAuth, ClusterConfig, Ports},
+    error::ClusterError,
+};
+
+/// The certificate that clients of a cluster with certificates of its own have to trust.
+const CA_FILE: &str = "ca.pem";
+/// The brokers' private key and certificate, and in the first line the names in it.
+const BROKER_FILE: &str = "broker.pem";
+
+/// What brokers prove themselves with.
+pub(super) struct Material {
+    pub(super) server: Arc<ServerConfig>,
+    /// The file with the certificate to trust, if the cluster has made it.
+    pub(super) ca_file: Option<PathBuf>,
+}
+
+impl Material {
+    /// `dir` is where the cluster's own certificates are kept; without one they are nowhere but in memory.
+    pub(super) fn new(config: &ClusterConfig, dir: Option<&Path>) -> Result<Self, ClusterError> {
+        let security = &config.security;
+        let (identity, ca_file) = match &security.key_store {
+            Some(path) => (given(path)?, None),
+            None => {
+                let made = own(&names(config), dir)?;
+                (made, dir.map(|dir| dir.join(CA_FILE)))
+            }
+        };
+        let trusted = || match &security.trust_store {
+            Some(path) => roots(path),
+            None => Ok(RootCertStore::empty()),
+        };
+        let clients = match security.client_auth {
+            ClientAuth::None => tls::ClientAuth::None,
+            ClientAuth::Requested => tls::ClientAuth::Requested(trusted()?),
+            ClientAuth::Required => tls::ClientAuth::Required(trusted()?),
+        };
+        let server = tls::server_config(identity, clients, &[&TLS12, &TLS13]);
+        let of = security.key_store.clone().or_else(|| dir.map(Path::to_owned));
+        let server = server.map_err(|source| unusable(&of.unwrap_or_default(), &source))?;
+        Ok(Self { server, ca_file })
+    }
+}
+
+fn unusable(path: &Path, reason: &MaterialError) -> ClusterError {
+    let reason = match reason {
+        MaterialError::PasswordNeeded => {
+            "the private key is encrypted; give it in clear".to_owned()
+        }
+        other => other.to_string(),
+    };
+    ClusterError::Certificates { path: path.to_owned(), reason }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ClusterError> {
+    let failed = |error: io::Error| ClusterError::Certificates {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    fs::read(path).map_err(failed)
+}
+
+fn given(path: &Path) -> Result<Identity, ClusterError> {
+    let text = read(path)?;
+    Identity::from_pem(&text, &text, None).map_err(|reason| unusable(path, &reason))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, ClusterError> {
+    let certificates = certificates_from_pem(&read(path)?);
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates.map_err(|reason| unusable(path, &reason))? {
+        let added = roots.add(certificate);
+        added.map_err(|error| unusable(path, &MaterialError::Unusable(error.to_string())))?;
+    }
+    Ok(roots)
+}
+
+/// The hosts that clients may dial.
+fn names(config: &ClusterConfig) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    let listed: Vec<IpAddr> = match &config.ports {
+        Ports::List(list) => list.iter().map(std::net::SocketAddr::ip).collect(),
+        Ports::Ephemeral | Ports::From(_) => vec![config.host],
+    };
+    for name in listed.iter().map(IpAddr::to_string) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The brokers' certificate of an earlier run, if it is for the same names, or another one.
+fn own(names: &[String], dir: Option<&Path>) -> Result<Identity, ClusterError> {
+    let head = format!("# {}\n", names.join(" "));
+    let failed = |reason: String| ClusterError::Certificates {
+        path: dir.unwrap_or(Path::new("memory")).to_owned(),
+        reason,
+    };
+    if let Some(dir) = dir
+        && dir.join(CA_FILE).exists()
+        && let Ok(text) = fs::read(dir.join(BROKER_FILE))
+        && text.starts_with(head.as_bytes())
+    {
+        return Identity::from_pem(&text, &text, None)
+            .map_err(|reason| unusable(&dir.join(BROKER_FILE), &reason));
+    }
+    let made = make(names).map_err(|error| failed(error.to_string()))?;
+    if let Some(dir) = dir {
+        made.write(dir, &head).map_err(|error| failed(error.to_string()))?;
+    }
+    Identity::from_pem(made.chain.as_bytes(), made.key.as_bytes(), None)
+        .map_err(|reason| failed(reason.to_string()))
+}
+
+/// PEM texts.
+struct Made {
+    ca: String,
+    chain: String,
+    key: String,
+}
+
+fn make(names: &[String]) -> Result<Made, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, "Curtail embedded cluster CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let key = KeyPair::generate()?;
+    let ca = params.self_signed(&key)?.pem();
+    let issuer = Issuer::new(params, key);
+
+    let mut params = CertificateParams::new(names.to_vec())?;
+    params.distinguished_name.push(DnType::CommonName, "Curtail embedded cluster");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate()?;
+    let chain = params.signed_by(&key, &issuer)?.pem();
+    Ok(Made { ca, chain, key: key.serialize_pem() })
+}
+
+impl Made {
+    /// The authority's certificate comes last: without it the next run makes all of this anew.
+    fn write(&self, dir: &Path, head: &str) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let ca = dir.join(CA_FILE);
+        if ca.exists() {
+            fs::remove_file(&ca)?;
+        }
+        let broker = dir.join(BROKER_FILE);
+        if broker.exists() {
+            fs::remove_file(&broker)?;
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&broker)?;
+        file.write_all(format!("{head}{}{}", self.key, self.chain).as_bytes())?;
+        fs::write(ca, &self.ca)
+    }
+}
+
+/// The subject of a client's certificate in the notation of RFC 2253, the last part first, as Java names a client;
+/// `None` if it cannot be read.
+pub(super) fn subject(certificate: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(rfc2253(certificate.subject()))
+}
+
+fn rfc2253(name: &X509Name<'_>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in name.iter_rdn() {
+        let attributes = part.iter().map(|attribute| {
+            let oid = attribute.attr_type().to_id_string();
+            let short = match oid.as_str() {
+                "2.5.4.3" => "CN",
+                "2.5.4.6" => "C",
+                "2.5.4.7" => "L",
+                "2.5.4.8" => "ST",
+                "2.5.4.9" => "STREET",
+                "2.5.4.10" => "O",
+                "2.5.4.11" => "OU",
+                "0.9.2342.19200300.100.1.1" => "UID",
+                "0.9.2342.19200300.100.1.25" => "DC",
+                _ => oid.as_str(),
+            };
+            match attribute.as_str() {
+                Ok(value) if short != oid => format!("{short}={}", escaped(value)),
+                _ => format!("{short}={}", hex(attribute.as_slice())),
+            }
+        });
+        parts.push(attributes.collect::<Vec<_>>().join("+"));
+    }
+    parts.reverse();
+    parts.join(",")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold("#".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn escaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    let last = value.chars().count().saturating_sub(1);
+    for (at, c) in value.chars().enumerate() {
+        let outer = (at == 0 && matches!(c, ' ' | '#')) || (at == last && c == ' ');
+        if outer || matches!(c, ',' | '+' | '"' | '\\' | '<' | '>' | ';') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
