@@ -49,7 +49,7 @@ impl Toolchain {
     /// `ConsumerPerformance`, `EndToEndLatency`, `VerifiableProducer`, `VerifiableConsumer`,
     /// `DumpLogSegments`, `GetOffsetShell`, `LeaderElectionCommand`,
     /// `reassign.ReassignPartitionsCommand`, `MetadataQuorumCommand`, `FeatureCommand`,
-    /// `BrokerApiVersionsCommand`; and `kafka.admin.ConfigCommand`, `kafka.tools.StorageTool`.
+    /// `AclCommand`, `BrokerApiVersionsCommand`; and `kafka.admin.ConfigCommand`, `kafka.tools.StorageTool`.
     pub fn tool(&self, class: impl Into<String>) -> Tool<'_> {
         Tool {
             toolchain: self,
