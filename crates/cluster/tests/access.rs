@@ -11,15 +11,19 @@ use curtail_wire::{
     ErrorCode,
     api::ApiKey,
     cold::messages::{
-        AlterClientQuotasRequest, CreateAclsRequest, CreateTopicsRequest, DeleteAclsRequest,
-        DeleteTopicsRequest, DescribeAclsRequest, DescribeAclsResponse,
-        DescribeClientQuotasRequest, FindCoordinatorRequest, HeartbeatRequest,
-        InitProducerIdRequest,
+        AlterClientQuotasRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+        DeleteAclsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest,
+        DescribeAclsResponse, DescribeClientQuotasRequest, DescribeLogDirsRequest,
+        ElectLeadersRequest, FindCoordinatorRequest, HeartbeatRequest,
+        IncrementalAlterConfigsRequest, InitProducerIdRequest,
         alter_client_quotas_request::{EntityData, EntryData, OpData},
         create_acls_request::AclCreation,
+        create_partitions_request::CreatePartitionsTopic,
         create_topics_request::CreatableTopic,
         delete_acls_request::DeleteAclsFilter,
+        delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
         describe_client_quotas_request::ComponentData,
+        incremental_alter_configs_request::AlterConfigsResource,
     },
     metadata::{MetadataRequest, MetadataResponse},
     produce::ProduceResponse,
@@ -29,6 +33,8 @@ use support::{Client, batch, config, enter, fetch_request, soon, start, text};
 const TOPIC: i8 = 2;
 const GROUP: i8 = 3;
 const CLUSTER: i8 = 4;
+/// As a resource with settings.
+const BROKER: i8 = 4;
 const LITERAL: i8 = 3;
 const PREFIXED: i8 = 4;
 const READ: i8 = 3;
@@ -136,6 +142,50 @@ async fn what_no_rule_allows_is_refused() {
 
     create(&cluster, &mut admin, vec![acl(TOPIC, "orders", LITERAL, WRITE, DENY)]).await;
     assert_eq!(alice.produce("orders", 0, -1, batch(&["a"], None)).await.error, refused);
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn topics_are_changed_by_those_who_may() {
+    let cluster = start(guarded()).await;
+    cluster.create_topic("orders", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    for (user, allowed) in [("alice", false), ("admin", true)] {
+        let mut client = enter(&cluster, 1, &format!("{user}\0secret")).await;
+        let code = |refused: ErrorCode| if allowed { 0 } else { refused.0 };
+        let (of_topic, of_cluster) = (
+            code(ErrorCode::TOPIC_AUTHORIZATION_FAILED),
+            code(ErrorCode::CLUSTER_AUTHORIZATION_FAILED),
+        );
+        let more = CreatePartitionsTopic::default()
+            .with_name(text("orders").into())
+            .with_count(2)
+            .with_assignments(None);
+        let more = CreatePartitionsRequest::default().with_topics(vec![more]);
+        assert_eq!(client.cold(3, &more).await.results[0].error_code, of_topic);
+        let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(0);
+        let topic = DeleteRecordsTopic::default()
+            .with_name(text("orders").into())
+            .with_partitions(vec![partition]);
+        let delete = DeleteRecordsRequest::default().with_topics(vec![topic]);
+        assert_eq!(client.cold(2, &delete).await.topics[0].partitions[0].error_code, of_topic);
+        let of = |kind: i8, name: &str| {
+            let resource = AlterConfigsResource::default().with_resource_type(kind);
+            let resource = resource.with_resource_name(text(name));
+            IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
+        };
+        let alter = client.cold(1, &of(TOPIC, "orders")).await;
+        assert_eq!(alter.responses[0].error_code, of_topic);
+        let alter = client.cold(1, &of(BROKER, "1")).await;
+        let refused_to_all = if allowed { ErrorCode::INVALID_REQUEST.0 } else { of_cluster };
+        assert_eq!(alter.responses[0].error_code, refused_to_all);
+        let elect = ElectLeadersRequest::default().with_topic_partitions(None);
+        assert_eq!(client.cold(2, &elect).await.error_code, of_cluster);
+        let directories = DescribeLogDirsRequest::default().with_topics(None);
+        let directories = client.cold(4, &directories).await;
+        assert_eq!(directories.error_code, of_cluster);
+        assert_eq!(directories.results.is_empty(), !allowed);
+    }
     soon(cluster.shutdown()).await;
 }
 

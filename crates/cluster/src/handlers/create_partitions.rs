@@ -14,7 +14,10 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::controller::{MorePartitions, Refusal};
+use crate::{
+    acl::{Operation, Resource},
+    controller::{MorePartitions, Refusal},
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: CreatePartitionsRequest = call.decode(body)?;
@@ -44,6 +47,8 @@ fn create(
     topic: &CreatePartitionsTopic,
     validate_only: bool,
 ) -> Result<(), Refusal> {
+    let allowed = call.require(Operation::Alter, Resource::Topic(&topic.name.0));
+    allowed.map_err(|code| (code, code.message().to_owned()))?;
     let more = MorePartitions {
         topic: topic.name.0.to_string(),
         total: topic.count,

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Call};
 use crate::{
+    acl::{Operation, Resource},
     coordinator::Kind,
     replica::{
         partition::{Deletion, NotServed, Partition},
@@ -54,6 +55,7 @@ pub(super) async fn handle(
 }
 
 fn begin(call: &Call<'_>, topic: &str, index: i32, offset: i64) -> Begun {
+    call.require(Operation::Delete, Resource::Topic(topic))?;
     if Kind::of_topic(topic).is_some() {
         return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
     }

@@ -12,9 +12,15 @@ use curtail_wire::cold::messages::{
 };
 
 use super::{Answer, Call, text};
+use crate::acl::{Operation, Resource};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeLogDirsRequest = call.decode(body)?;
+    if let Err(refused) = call.require(Operation::Describe, Resource::Cluster) {
+        // Versions before 3 have only an empty list to say it with.
+        let code = if call.version() >= 3 { refused.0 } else { 0 };
+        return call.answer(&DescribeLogDirsResponse::default().with_error_code(code), out);
+    }
     let wanted = |topic: &str, index: i32| {
         request.topics.as_ref().is_none_or(|topics| {
             topics.iter().any(|t| t.topic.0.as_str() == topic && t.partitions.contains(&index))

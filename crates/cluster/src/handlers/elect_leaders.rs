@@ -11,10 +11,16 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::controller::Election;
+use crate::{
+    acl::{Operation, Resource},
+    controller::Election,
+};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ElectLeadersRequest = call.decode(body)?;
+    if let Err(refused) = call.require(Operation::Alter, Resource::Cluster) {
+        return call.answer(&ElectLeadersResponse::default().with_error_code(refused.0), out);
+    }
     let election = match request.election_type {
         0 => Election::Preferred,
         1 => Election::Unclean,

@@ -14,7 +14,11 @@ use curtail_wire::{
 };
 
 use super::{Answer, Call, text};
-use crate::{controller::Refusal, topic_config::ConfigEdit};
+use crate::{
+    acl::{Operation, Resource},
+    controller::Refusal,
+    topic_config::ConfigEdit,
+};
 
 const TOPIC: i8 = 2;
 
@@ -53,6 +57,12 @@ fn alter(
     resource: &AlterConfigsResource,
     validate_only: bool,
 ) -> Result<(), Refusal> {
+    let of = match resource.resource_type {
+        TOPIC => Resource::Topic(&resource.resource_name),
+        _ => Resource::Cluster,
+    };
+    let allowed = call.require(Operation::AlterConfigs, of);
+    allowed.map_err(|code| (code, code.message().to_owned()))?;
     if resource.resource_type != TOPIC {
         return refuse("Only settings of topics can be changed while this cluster runs.");
     }
