@@ -9,6 +9,8 @@ mod consumer_protocol;
 mod groups;
 #[path = "kafka/java.rs"]
 mod java;
+#[path = "kafka/security.rs"]
+mod security;
 #[path = "kafka/tools.rs"]
 mod tools;
 #[path = "kafka/transactions.rs"]
