@@ -3,10 +3,21 @@
 use std::fmt;
 
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
-use pkcs8::EncryptedPrivateKeyInfoRef;
-use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
-    pem::{self, PemObject as _},
+use pkcs8::{
+    EncryptedPrivateKeyInfoRef, ObjectIdentifier, PrivateKeyInfoRef,
+    der::{
+        self, Decode as _, Encode as _, Reader as _, SliceReader, Tag, TagMode, TagNumber,
+        Tagged as _,
+        asn1::{AnyRef, BitStringRef, ContextSpecific, OctetStringRef},
+    },
+    spki::SubjectPublicKeyInfoRef,
+};
+use rustls::{
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
+        pem::{self, PemObject as _},
+    },
+    server::ParsedCertificate,
 };
 
 /// Why certificates or a key cannot be used. Holds nothing of the key or the password.
@@ -81,8 +92,11 @@ impl Identity {
         let none = || MaterialError::Store("no private key with a certificate in it".into());
         let identity = identities.into_iter().next().ok_or_else(none)?;
         let chain = identity.certs().iter().map(|c| CertificateDer::from(c.as_der().to_vec()));
-        let key = PrivatePkcs8KeyDer::from(identity.key().as_der().to_vec());
-        Ok(Self { chain: chain.collect(), key: key.into() })
+        let chain: Vec<_> = chain.collect();
+        let key = identity.key().as_der();
+        let whole = chain.first().and_then(|own| with_public_half(key, own));
+        let key = PrivatePkcs8KeyDer::from(whole.unwrap_or_else(|| key.to_vec()));
+        Ok(Self { chain, key: key.into() })
     }
 
     /// The certificate and those above it.
@@ -176,6 +190,39 @@ fn decrypted(text: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, Mate
         .map_err(|_| MaterialError::Decryption)?;
     let clear = info.decrypt(password).map_err(|_| MaterialError::Decryption)?;
     Ok(PrivatePkcs8KeyDer::from(clear.as_bytes().to_vec()).into())
+}
+
+/// An elliptic curve's private key with its public half, which Java leaves out and ring asks for; `None` for any other key.
+/// Whether the certificate is the key's shows when the two are used.
+fn with_public_half(key: &[u8], certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+    let info = PrivateKeyInfoRef::try_from(key).ok()?;
+    if info.algorithm.oid != EC_PUBLIC_KEY {
+        return None;
+    }
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let public = certificate.subject_public_key_info();
+    let public = SubjectPublicKeyInfoRef::try_from(public.as_ref()).ok()?;
+    let half = with_public_key(info.private_key.as_bytes(), public.subject_public_key).ok()??;
+    PrivateKeyInfoRef::new(info.algorithm, OctetStringRef::new(&half).ok()?).to_der().ok()
+}
+
+/// RFC 5915's ECPrivateKey with its last field; `None` if that is there already.
+fn with_public_key(key: &[u8], public: BitStringRef<'_>) -> der::Result<Option<Vec<u8>>> {
+    const PUBLIC_KEY: TagNumber = TagNumber(1);
+    let fields = AnyRef::from_der(key)?;
+    fields.tag().assert_eq(Tag::Sequence)?;
+    let mut reader = SliceReader::new(fields.value())?;
+    while !reader.is_finished() {
+        let field: AnyRef<'_> = reader.decode()?;
+        if field.tag() == (Tag::ContextSpecific { constructed: true, number: PUBLIC_KEY }) {
+            return Ok(None);
+        }
+    }
+    let last =
+        ContextSpecific { tag_number: PUBLIC_KEY, tag_mode: TagMode::Explicit, value: public };
+    let fields = [fields.value(), &last.to_der()?].concat();
+    AnyRef::new(Tag::Sequence, &fields)?.to_der().map(Some)
 }
 
 /// Puts the markers of sections on lines of their own: in a property the whole text may be one line, with spaces for
