@@ -18,6 +18,9 @@ const INT_MS: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", 
 const FLAG: (&[&str], &[&str]) = (&["true", "false", "TRUE => true"], &["", "yes", "1"]);
 const INT_BYTES: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", "1k", ""]);
 
+const SECRET: &[&str] = &["x => [hidden]", ""];
+const STORE_TYPE: (&[&str], &[&str]) = (&["PEM", "pkcs12 => PKCS12"], &["", "JKS"]);
+
 const COMMON: &[Row] = &[
     (
         "bootstrap.servers",
@@ -46,7 +49,37 @@ const COMMON: &[Row] = &[
     ("request.timeout.ms", "30000", INT_MS.0, INT_MS.1),
     ("retry.backoff.max.ms", "1000", LONG_MS.0, LONG_MS.1),
     ("retry.backoff.ms", "100", LONG_MS.0, LONG_MS.1),
+    ("sasl.jaas.config", "", SECRET, &[]),
+    (
+        "sasl.mechanism",
+        "",
+        &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
+        &["", "GSSAPI", "SCRAM"],
+    ),
+    (
+        "security.protocol",
+        "PLAINTEXT",
+        &["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "sasl_ssl => SASL_SSL"],
+        &["", "TLS"],
+    ),
     ("send.buffer.bytes", "-1", &["-1", "0", "65536"], &["-2", "2147483648", ""]),
+    (
+        "ssl.enabled.protocols",
+        "TLSv1.2,TLSv1.3",
+        &["TLSv1.3", "TLSv1.3, TLSv1.2 => TLSv1.2,TLSv1.3"],
+        &["", "SSLv3", "TLSv1.2,"],
+    ),
+    ("ssl.endpoint.identification.algorithm", "https", &["HTTPS => https", ""], &["ldaps"]),
+    ("ssl.key.password", "", SECRET, &[]),
+    ("ssl.keystore.certificate.chain", "", &["x", ""], &[]),
+    ("ssl.keystore.key", "", SECRET, &[]),
+    ("ssl.keystore.location", "", &["x", ""], &[]),
+    ("ssl.keystore.password", "", SECRET, &[]),
+    ("ssl.keystore.type", "", STORE_TYPE.0, STORE_TYPE.1),
+    ("ssl.truststore.certificates", "", &["x", ""], &[]),
+    ("ssl.truststore.location", "", &["x", ""], &[]),
+    ("ssl.truststore.password", "", SECRET, &[]),
+    ("ssl.truststore.type", "", STORE_TYPE.0, STORE_TYPE.1),
     ("socket.connection.setup.timeout.ms", "10000", LONG_MS.0, LONG_MS.1),
 ];
 
