@@ -7,7 +7,6 @@ use curtail_cluster::{SecurityProtocol, User};
 
 use crate::common::Backend;
 
-/// How long the test may take; what it printed says how far it came.
 const LIMIT: Duration = Duration::from_secs(180);
 
 struct Tools<'a> {
@@ -38,9 +37,7 @@ impl Tools<'_> {
         let at = ["--bootstrap-server", &self.bootstrap, "--command-config", &file];
         let args = [&at[..], args].concat();
         let tool = self.toolchain.tool(class).short_lived().args(&args).stdin(stdin);
-        let output = tool.run().unwrap();
-        println!("{class} of {user} is done");
-        output
+        tool.run().unwrap()
     }
 
     /// What a tool prints that has to end well.
