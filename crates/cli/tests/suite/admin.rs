@@ -1,0 +1,154 @@
+//! The administrator's commands on an embedded cluster.
+
+use crate::common::{Cluster, Run, run, run_with_input};
+use serde_json::{Value, json};
+
+struct Bench(Cluster);
+
+impl Bench {
+    fn start() -> Self {
+        Self(Cluster::start(&["--partitions", "2"]))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        run(&[arguments, &["--bootstrap-server", &self.0.bootstrap]].concat())
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.run(&[arguments, &["--json"]].concat()).ok()).unwrap()
+    }
+
+    /// Puts lines into partition 0.
+    fn produce(&self, topic: &str, lines: &[u8]) {
+        let arguments = ["produce", "-t", topic, "-p", "0", "-b", &self.0.bootstrap];
+        run_with_input(&arguments, lines).ok();
+    }
+}
+
+#[test]
+fn topics_grow_and_lose_records() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t", "--partitions", "2"]).ok();
+    bench.produce("t", b"a\nb\nc\n");
+    let grow = ["topics", "alter", "t", "--partitions", "4"];
+    let said = bench.run(&[&grow[..], &["--dry-run"]].concat()).ok();
+    assert_eq!(said, "Topic t would have 4 partitions.\n");
+    assert_eq!(bench.run(&grow).ok(), "Topic t has 4 partitions.\n");
+    assert!(bench.run(&grow).failed().contains("already has 4"));
+    let described = bench.json(&["topics", "describe", "t"]);
+    assert_eq!(described.as_array().unwrap().len(), 4);
+    assert_eq!(described[3]["partition"], 3);
+    assert_eq!(bench.json(&["topics", "list"]), json!(["t"]));
+
+    let delete = ["topics", "delete-records", "--topic", "t", "--before"];
+    let said = bench.run(&[&delete[..], &["0:2"]].concat()).ok();
+    assert_eq!(said, "TOPIC  PARTITION  LOG-START-OFFSET\nt      0          2\n");
+    let read = bench.run(&["consume", "-t", "t", "-o", "beginning", "-e"]).ok();
+    assert_eq!(read, "c\n");
+    let all = bench.json(&[&delete[..], &["0:-1"]].concat());
+    assert_eq!(all, json!([{"topic": "t", "partition": 0, "log_start_offset": 3}]));
+    assert!(bench.run(&[&delete[..], &["0:9"]].concat()).failed().contains("OFFSET_OUT_OF_RANGE"));
+    let refused = bench.run(&[&delete[..], &["9:0"]].concat()).failed();
+    assert!(refused.contains("there is no partition 9"), "{refused}");
+}
+
+#[test]
+fn settings_are_changed_and_printed() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t"]).ok();
+    let alter = ["configs", "alter", "--topic", "t"];
+    let with = |extra: &[&str]| bench.run(&[&alter[..], extra].concat());
+    assert!(with(&[]).failed().contains("--add retention.ms=3600000"));
+    assert!(with(&["--add", "retention.mss=1"]).failed().contains("retention.mss"));
+    assert_eq!(with(&["--add", "retention.ms=7000"]).ok(), "Changed settings of topic 't'.\n");
+    let described = bench.json(&["configs", "describe", "--topic", "t"]);
+    let entry = json!([{
+        "resource": "topic 't'",
+        "name": "retention.ms",
+        "value": "7000",
+        "source": "DYNAMIC_TOPIC_CONFIG",
+    }]);
+    assert_eq!(described, entry);
+    with(&["--delete", "retention.ms"]).ok();
+    assert_eq!(bench.json(&["configs", "describe", "--topic", "t"]), json!([]));
+    let all = bench.run(&["configs", "describe", "--broker", "2", "--all"]).ok();
+    assert!(all.contains("broker 2  num.partitions"), "{all}");
+    assert!(bench.run(&["configs", "describe"]).failed().contains("--topic, --broker"));
+    let missing = bench.run(&["configs", "describe", "--topic", "missing"]);
+    assert!(missing.err.contains("'missing' does not exist"), "{missing:?}");
+    assert_eq!(missing.code, Some(1));
+}
+
+#[test]
+fn groups_are_printed_and_reset() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t", "--partitions", "1"]).ok();
+    bench.produce("t", b"a\nb\nc\n");
+    bench.run(&["consume", "-t", "t", "--group", "g", "-c", "2"]).ok();
+    let listed = bench.json(&["groups", "list"]);
+    assert_eq!((&listed[0]["group"], &listed[0]["kind"]), (&json!("g"), &json!("classic")));
+    let described = bench.run(&["groups", "describe", "g"]).ok();
+    let header = "GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID";
+    let row = "g      t      0          2               3               1    -            -     -";
+    assert_eq!(described, format!("{header}\n{row}\n"));
+    let state = bench.json(&["groups", "describe", "g", "--state"]);
+    assert_eq!((&state[0]["state"], &state[0]["members"]), (&json!("Empty"), &json!(0)));
+
+    let reset = ["groups", "offsets", "reset", "--group", "g"];
+    let with = |extra: &[&str]| bench.run(&[&reset[..], extra].concat());
+    let current = || bench.json(&["groups", "describe", "g"])[0]["current_offset"].clone();
+    let planned = with(&["--all-topics", "--to-earliest"]);
+    assert!(planned.err.contains("--execute"), "{planned:?}");
+    assert_eq!(planned.ok(), "GROUP  TOPIC  PARTITION  NEW-OFFSET\ng      t      0          0\n");
+    assert_eq!(current(), 2);
+    let cases: [(&[&str], i64); 9] = [
+        (&["--to-earliest"], 0),
+        (&["--to-offset", "2"], 2),
+        (&["--shift-by", "-1"], 1),
+        (&["--shift-by", "9"], 3),
+        (&["--to-datetime", "2001-01-01T00:00:00.000"], 0),
+        (&["--to-datetime", "2999-01-01T00:00:00Z"], 3),
+        (&["--to-offset", "1"], 1),
+        (&["--to-current"], 1),
+        (&["--to-latest"], 3),
+    ];
+    for (to, expected) in cases {
+        with(&[to, &["--topic", "t:0", "--execute"]].concat()).ok();
+        assert_eq!(current(), expected, "{to:?}");
+    }
+    assert!(with(&["--topic", "t"]).failed().contains("--to-earliest"));
+    assert!(with(&["--topic", "t", "--to-datetime", "soon"]).failed().contains("2026-01-31"));
+    let missing = with(&["--topic", "missing", "--to-latest"]).failed();
+    assert!(missing.contains("'missing' does not exist"), "{missing}");
+
+    let forget = ["groups", "offsets", "delete", "--group", "g", "--topic", "t"];
+    assert_eq!(bench.run(&forget).ok(), "Deleted the offset of t-0 in group g.\n");
+    assert_eq!(bench.run(&["groups", "delete", "g"]).ok(), "Deleted group g.\n");
+    let gone = bench.run(&["groups", "describe", "g"]).failed();
+    assert!(gone.contains("group 'g'") && gone.contains("GROUP_ID_NOT_FOUND"), "{gone}");
+    assert_eq!(bench.json(&["groups", "list"]), json!([]));
+    assert!(bench.run(&["groups", "delete"]).failed().contains("--group billing"));
+}
+
+#[test]
+fn leaders_are_elected() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t", "--partitions", "2"]).ok();
+    let said = bench.run(&["elect", "--topic", "t:1"]).ok();
+    assert_eq!(said, "The leader of t-1 is elected.\n");
+    let said = bench.run(&["elect", "--all-topics", "--election-type", "unclean"]).ok();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(bench.run(&["elect"]).failed().contains("--topic payments:0,1"));
+}
+
+#[test]
+fn a_file_that_is_no_reassignment_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let execute = ["reassign", "execute", "--reassignment-json-file", path];
+    for text in ["", "{}", r#"{"version": 1, "partitions": []}"#] {
+        std::fs::write(path, text).unwrap();
+        let said = run(&execute).failed();
+        assert!(said.contains(path) && said.contains(r#""replicas": [1, 2, 3]"#), "{said}");
+    }
+}

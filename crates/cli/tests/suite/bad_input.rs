@@ -1,0 +1,243 @@
+//! Mistakes and mishaps end in one clear line and exit code 1.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    process::Command,
+    thread,
+};
+
+use crate::common::{Cluster, files, run, run_with_input};
+
+/// Every command that goes to a cluster.
+fn commands(bootstrap: &str) -> Vec<Vec<&str>> {
+    vec![
+        vec!["produce", "-t", "t", "-b", bootstrap],
+        vec!["consume", "-t", "t", "-e", "-b", bootstrap],
+        vec!["topics", "list", "-b", bootstrap],
+        vec!["perf", "produce", "--num-records", "10", "--bootstrap-server", bootstrap],
+        vec!["perf", "consume", "--num-records", "10", "--bootstrap-server", bootstrap],
+        vec!["perf", "e2e", "--num-records", "10", "--bootstrap-server", bootstrap],
+    ]
+}
+
+#[test]
+fn a_refused_connection_is_named() {
+    // Bound and not listening: nothing else can take the port meanwhile.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    for command in commands(&address) {
+        let error = run_with_input(&command, b"x\n").failed();
+        assert!(error.contains(&address) && error.contains("refused"), "{command:?}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_host_is_named() {
+    for command in commands("no-such-host.invalid:9092") {
+        let error = run_with_input(&command, b"x\n").failed();
+        assert!(error.contains("cannot resolve 'no-such-host.invalid'"), "{command:?}: {error}");
+    }
+}
+
+#[test]
+fn a_port_that_speaks_http_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 512];
+            // Whatever the client does with the connection is its business.
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for command in commands(&address) {
+        let error = run_with_input(&command, b"x\n").failed();
+        assert!(error.contains(&address) && error.contains("HTTP"), "{command:?}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_topic_is_named() {
+    let cluster =
+        Cluster::start(&["--brokers", "1", "--property", "auto.create.topics.enable=false"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    for command in [
+        &["produce", "-t", "nowhere", "-b", bootstrap, "-X", "max.block.ms=500"][..],
+        &["consume", "-t", "nowhere", "-b", bootstrap, "-X", "default.api.timeout.ms=500"],
+        &["topics", "describe", "nowhere", "-b", bootstrap],
+        &["topics", "delete", "nowhere", "-b", bootstrap],
+        &[
+            "perf",
+            "produce",
+            "--topic",
+            "nowhere",
+            "--bootstrap-server",
+            bootstrap,
+            "--command-property",
+            "max.block.ms=500",
+        ],
+    ] {
+        let error = run_with_input(command, b"x\n").failed();
+        assert!(error.contains("topic 'nowhere' does not exist; create it"), "{error}");
+    }
+}
+
+#[test]
+fn a_record_too_large_is_refused_before_or_by_the_broker() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let large = vec![b'x'; 2_000_000];
+    let produce = ["produce", "-t", "t", "-b", bootstrap];
+    let error = run_with_input(&produce, &large).failed();
+    assert!(error.contains("larger than max.request.size=1048576"), "{error}");
+    let patient = [&produce[..], &["-X", "max.request.size=3000000"]].concat();
+    let error = run_with_input(&patient, &large).failed();
+    assert!(error.contains("not written") && error.contains("max.message.bytes"), "{error}");
+    let read = run(&["consume", "-t", "t", "-e", "-b", bootstrap]).ok();
+    assert_eq!(read, "", "nothing was written");
+    let perf = ["perf", "produce", "--bootstrap-server", bootstrap, "--num-records", "3"];
+    let sizes = ["--record-size", "2000000", "--producer-props", "max.request.size=3000000"];
+    let error = run(&[&perf[..], &sizes].concat()).failed();
+    assert!(error.starts_with("3 records were not acknowledged; the first: "), "{error}");
+    assert!(error.contains("MESSAGE_TOO_LARGE"), "{error}");
+}
+
+#[test]
+fn an_invalid_property_is_named_with_its_nearest() {
+    let produce = |property: &str| run(&["produce", "-t", "t", "-X", property]).failed();
+    assert_eq!(produce("linger=5"), "unknown property 'linger'; did you mean 'linger.ms'?");
+    assert!(produce("linger.ms=soon").starts_with("linger.ms=soon: expected milliseconds"));
+    assert!(produce("enable.metrics.push=true").contains("not there yet"));
+    assert!(produce("sasl.mechanism=GSSAPI").contains("SCRAM-SHA-512"));
+    assert!(produce("fetch.min.bytes=1").contains("setting of consumers"));
+    assert!(produce("max.in.flight.requests.per.connection=6").contains("enable.idempotence"));
+    assert!(produce("bootstrap.servers=nowhere").contains("expected host:port"));
+    assert!(produce("nonsense").contains("expected name=value"));
+    let cluster = run(&["cluster", "--port", "0", "--property", "num.partition=1"]).failed();
+    assert!(cluster.contains("num.partitions"), "{cluster}");
+    let replicas = run(&["cluster", "--brokers", "1", "--replication-factor", "2"]).failed();
+    assert!(replicas.contains("default.replication.factor"), "{replicas}");
+    let perf = run(&["perf", "produce", "--producer-props", "acks=maybe"]).failed();
+    assert!(perf.starts_with("acks=maybe: expected all, -1, 0 or 1"), "{perf}");
+    let file = run(&["perf", "e2e", "--command-config", "no-such.properties"]).failed();
+    assert!(file.contains("no-such.properties"), "{file}");
+}
+
+#[test]
+fn options_that_make_no_run_are_refused() {
+    for (arguments, word) in [
+        (&["perf", "produce", "--num-records", "0"][..], "above 0"),
+        (&["perf", "produce", "--throughput", "0"], "throughput"),
+        (&["perf", "produce", "--num-records", "5", "--warmup-records", "5"], "warm-up"),
+        (&["perf", "produce", "--payload-file", "no-such-file"], "no-such-file"),
+        (&["perf", "produce", "--transactional-id", ""], "transactional.id"),
+        (&["perf", "produce", "--transaction-duration-ms", "0"], "duration of a transaction"),
+        (&["perf", "consume", "--date-format", "EEE"], "date pattern"),
+        (&["perf", "e2e", "--producer-acks", "0"], "producer-acks"),
+        (&["consume"], "--topic"),
+        (&["consume", "-t", "t", "-f", "%q"], "%q"),
+        (&["consume", "-t", "t", "--group-protocol", "consumer"], "--group <GROUP>"),
+        (&["consume", "-t", "t", "-G", "g", "--group-protocol", "mine"], "classic or consumer"),
+        (
+            &[
+                "consume",
+                "-t",
+                "t",
+                "-G",
+                "g",
+                "-X",
+                "group.protocol=consumer",
+                "-X",
+                "session.timeout.ms=6000",
+            ],
+            "session.timeout.ms cannot be set with group.protocol=consumer",
+        ),
+        (&["nonsense"], "nonsense"),
+    ] {
+        let error = run(arguments).failed();
+        assert!(error.contains(word), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn an_occupied_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let error = run(&["cluster", "--brokers", "1", "--port", &port]).failed();
+    assert!(error.contains(&port) && error.contains("choose another port"), "{error}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let error = run(&["cluster", "--brokers", "1", "--port", "0", "--data", path]).failed();
+    assert!(error.contains(path), "{error}");
+}
+
+/// A segment on /dev/full takes nothing: the broker's disk is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_acknowledges_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let arguments = ["--brokers", "1", "--data", data.path().to_str().unwrap()];
+    let cluster = Cluster::start(&arguments);
+    run(&["topics", "create", "t", "-b", &cluster.bootstrap]).ok();
+    cluster.stop("-TERM");
+    for segment in files(data.path(), ".log").iter().filter(|p| p.to_string_lossy().contains("t-0"))
+    {
+        std::fs::remove_file(segment).unwrap();
+        std::os::unix::fs::symlink("/dev/full", segment).unwrap();
+    }
+    let cluster = Cluster::start(&arguments);
+    let produce = ["produce", "-t", "t", "-b", &cluster.bootstrap];
+    let once = [&produce[..], &["-X", "retries=0"]].concat();
+    let error = run_with_input(&once, b"lost\n").failed();
+    assert!(error.contains("t-0: not acknowledged"), "{error}");
+    assert!(error.contains("KAFKA_STORAGE_ERROR") && error.contains("disk full"), "{error}");
+    let timeouts = ["-X", "request.timeout.ms=400", "-X", "delivery.timeout.ms=500"];
+    let retried = [&produce[..], &timeouts].concat();
+    let error = run_with_input(&retried, b"lost\n").failed();
+    assert!(error.contains("t-0: not acknowledged"), "{error}");
+    let read = run(&["consume", "-t", "t", "-e", "-b", &cluster.bootstrap]).ok();
+    assert_eq!(read, "", "nothing was written");
+}
+
+/// A file may grow to a limit and no further, which is a full disk that once had room.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_fills_up_loses_nothing_that_was_acknowledged() {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    // 512-byte blocks: 256 KiB a file. The signal that comes with the error is ignored.
+    let script =
+        r#"trap '' XFSZ; ulimit -f 512; exec "$0" cluster --brokers 1 --port 0 --data "$1""#;
+    command.args(["-c", script, env!("CARGO_BIN_EXE_curtail"), data.path().to_str().unwrap()]);
+    let cluster = Cluster::spawn(command);
+    let line = "x".repeat(999) + "\n";
+    let produce = [
+        "produce",
+        "-t",
+        "t",
+        "-b",
+        &cluster.bootstrap,
+        "-X",
+        "request.timeout.ms=900",
+        "-X",
+        "delivery.timeout.ms=1000",
+    ];
+    assert_eq!(run_with_input(&produce, line.repeat(100).as_bytes()).ok(), "");
+    let error = run_with_input(&produce, line.repeat(1000).as_bytes()).failed();
+    assert!(error.contains("t-0: not acknowledged"), "{error}");
+    drop(cluster);
+    let arguments = ["--brokers", "1", "--data", data.path().to_str().unwrap()];
+    let cluster = Cluster::start(&arguments);
+    let read = run(&["consume", "-t", "t", "-e", "-b", &cluster.bootstrap]).ok();
+    assert!(read.lines().count() >= 100, "{}", read.lines().count());
+    assert!(read.lines().all(|l| l == line.trim_end()));
+}

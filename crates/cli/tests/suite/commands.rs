@@ -1,0 +1,110 @@
+//! What the commands do where nothing goes wrong.
+
+use crate::common::{self, Cluster, run, run_with_input};
+
+#[test]
+fn lines_become_records_and_records_lines() {
+    let cluster = Cluster::start(&["--partitions", "2"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    assert_eq!(bootstrap.split(',').count(), 3, "{bootstrap}");
+    let produce =
+        ["produce", "-t", "t", "-b", bootstrap, "-p", "1", "-K", ":", "-H", "a=1", "-H", "a=2"];
+    run_with_input(&produce, b"k:v\nplain\n:\n").ok();
+    let consume = ["consume", "-t", "t", "-e", "-b", bootstrap];
+    let formatted = [&consume[..], &["-f", r"%t[%p]@%o %K:%k %S:%s %h\n"]].concat();
+    assert_eq!(
+        run(&formatted).ok(),
+        "t[1]@0 1:k 1:v a=1,a=2\nt[1]@1 -1: 5:plain a=1,a=2\nt[1]@2 0: 0: a=1,a=2\n"
+    );
+    let with = |extra: &[&str]| run(&[&consume[..], extra].concat()).ok();
+    assert_eq!(with(&["-c", "2"]), "v\nplain\n");
+    assert_eq!(with(&["-p", "1", "-o", "-1", "-K", "/"]), "/\n");
+    assert_eq!(with(&["-p", "1", "-o", "1", "-Z", "-f", "%k %s;"]), "NULL plain; ;");
+    assert_eq!(with(&["-p", "0"]), "");
+    assert_eq!(with(&["-o", "end"]), "");
+}
+
+#[test]
+fn a_group_goes_on_where_it_was() {
+    let cluster = Cluster::start(&["--partitions", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let produce = ["produce", "-b", bootstrap, "-t"];
+    for protocol in ["classic", "consumer"] {
+        run_with_input(&[&produce[..], &[protocol]].concat(), b"a\nb\nc\n").ok();
+        let consume =
+            ["consume", "-t", protocol, "-b", bootstrap, "--group-protocol", protocol, "--group"];
+        let with = |extra: &[&str]| run(&[&consume[..], &[protocol], extra].concat());
+        assert_eq!(with(&["-c", "2"]).ok(), "a\nb\n");
+        assert_eq!(with(&["-e"]).ok(), "c\n");
+        run_with_input(&[&produce[..], &[protocol]].concat(), b"d\n").ok();
+        assert_eq!(with(&["-e"]).ok(), "d\n");
+        let other = [&consume[..], &["other", "-e", "-o", "end"]].concat();
+        assert_eq!(run(&other).ok(), "");
+        assert!(with(&["-o", "3"]).failed().contains("--offset"));
+    }
+}
+
+#[test]
+fn every_codec_is_read_back() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let line = "compressible ".repeat(100);
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let produce = ["produce", "-t", codec, "-b", bootstrap, "-z", codec];
+        run_with_input(&produce, format!("{line}\n{line}").as_bytes()).ok();
+        let read = run(&["consume", "-t", codec, "-e", "-b", bootstrap]).ok();
+        assert_eq!(read, format!("{line}\n{line}\n"), "{codec}");
+    }
+}
+
+#[test]
+fn topics_are_created_listed_described_and_deleted() {
+    let cluster = Cluster::start(&[]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let topics = |arguments: &[&str]| {
+        run(&[&["topics"], arguments, &["--bootstrap-server", bootstrap]].concat())
+    };
+    let create = ["create", "b", "--partitions", "2", "--replication-factor", "3"];
+    assert_eq!(topics(&create).ok(), "Created topic b.\n");
+    assert_eq!(topics(&["create", "a"]).ok(), "Created topic a.\n");
+    assert!(topics(&["create", "a"]).failed().contains("already exists"));
+    assert_eq!(topics(&["list"]).ok(), "a\nb\n");
+    let described = topics(&["describe", "b"]).ok();
+    let lines: Vec<_> = described.lines().collect();
+    assert_eq!(lines[0], "Topic: b\tPartitionCount: 2\tReplicationFactor: 3");
+    assert_eq!(lines.len(), 3);
+    assert!(lines[2].starts_with("\tTopic: b\tPartition: 1\tLeader: "), "{described}");
+    assert_eq!(topics(&["delete", "b", "a"]).ok(), "Deleted topic b.\nDeleted topic a.\n");
+    assert_eq!(topics(&["list"]).ok(), "");
+}
+
+#[test]
+fn a_cluster_keeps_its_data_and_stops_cleanly() {
+    let data = tempfile::tempdir().unwrap();
+    let arguments = ["--brokers", "2", "--data", data.path().to_str().unwrap()];
+    for (round, signal) in ["-INT", "-TERM"].into_iter().enumerate() {
+        let cluster = Cluster::start(&arguments);
+        let line = format!("round {round}\n");
+        run_with_input(&["produce", "-t", "t", "-b", &cluster.bootstrap], line.as_bytes()).ok();
+        let stopped = cluster.stop(signal);
+        assert_eq!(stopped.code, Some(0), "{stopped:?}");
+        assert!(stopped.err.ends_with("stopped\n"), "{stopped:?}");
+    }
+    let cluster = Cluster::start(&arguments);
+    let read = run(&["consume", "-t", "t", "-e", "-b", &cluster.bootstrap]).ok();
+    assert_eq!(read, "round 0\nround 1\n");
+}
+
+#[test]
+fn output_that_is_closed_early_is_no_error() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    run_with_input(&["produce", "-t", "t", "-b", bootstrap], &b"x\n".repeat(100_000)).ok();
+    let mut child = common::curtail()
+        .args(["consume", "-t", "t", "-b", bootstrap])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}

@@ -1,0 +1,143 @@
+//! The experiments, at a size that shows their structure and no figure.
+
+use crate::common::run;
+use serde_json::Value;
+
+/// Runs one experiment small; checks its report, and that the exit code says what the conditions say.
+fn report(arguments: &[&str]) -> Value {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut all = vec!["lab", "run", "--scale", "0.01", "--json", file.path().to_str().unwrap()];
+    all.extend(arguments);
+    let out = run(&all);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    assert_eq!(text.lines().count(), 1, "one line for the experiment: {text} {out:?}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    check_shape(&report);
+    let conditions = report["conditions"].as_array().unwrap();
+    let held = conditions.iter().all(|condition| condition["held"].as_bool().unwrap());
+    assert_eq!(out.code, Some(if held { 0 } else { 2 }), "{out:?}");
+    for condition in conditions {
+        assert!(out.out.contains(condition["text"].as_str().unwrap()), "{}", out.out);
+    }
+    report
+}
+
+fn check_shape(report: &Value) {
+    assert_eq!(report["cluster"], "embedded");
+    assert_eq!(report["scale"], 0.01);
+    assert!(report["seed"].is_u64() && report["source"].is_string(), "{report}");
+    for arm in report["arms"].as_array().unwrap() {
+        assert_eq!(arm["client"], "curtail");
+        assert!(arm["records"].as_u64().unwrap() > 0, "{arm}");
+        for nothing in ["errors", "lost", "duplicated", "reordered"] {
+            assert_eq!(arm[nothing], 0, "{arm}");
+        }
+        for figure in ["throughput_rps", "throughput_mbps", "cpu_us_per_record"] {
+            assert!(arm[figure].as_f64().unwrap() > 0.0, "{figure}: {arm}");
+        }
+        let latency = |name: &str| arm["latency_us"][name].as_f64().unwrap();
+        let sorted = ["p50", "p95", "p99", "p999", "max"].map(latency);
+        assert!(sorted.is_sorted() && sorted[0] > 0.0 && latency("avg") > 0.0, "{arm}");
+        let phase = |name: &str| &arm["phases_us"][name];
+        for percentile in ["p50", "p99", "p999"] {
+            assert!(phase("produce")[percentile].is_f64(), "{arm}");
+        }
+        for unseen in ["publish", "commit", "catch_up", "fetch"] {
+            assert!(phase(unseen).is_null(), "{arm}");
+        }
+        assert!(arm["extra"].is_object(), "{arm}");
+    }
+    for published in report["published"].as_array().unwrap() {
+        assert!(published["arm"].is_string() && published["source"].is_string(), "{published}");
+        assert!(published["latency_us"].is_object() && published["note"].is_string());
+        assert!(published.get("throughput_mbps").is_some(), "{published}");
+    }
+}
+
+fn arms(report: &Value) -> Vec<&str> {
+    report["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn leaders_move_in_every_arm_and_nothing_is_lost() {
+    let report = report(&["leader-move"]);
+    assert_eq!(arms(&report), ["hints", "refresh", "baseline", "default"]);
+    assert_eq!(report["arms"][0]["extra"]["leaders_moved"], 100.0);
+    assert_eq!(report["published"].as_array().unwrap().len(), 9);
+}
+
+#[test]
+fn a_killed_and_a_frozen_leader_lose_nothing() {
+    for experiment in ["killed-leader", "frozen-leader"] {
+        for arm in ["rf2-keyless", "rf3"] {
+            let report = report(&[experiment, "--arm", arm]);
+            assert_eq!(arms(&report), [arm]);
+            let extra = &report["arms"][0]["extra"];
+            assert!(extra["election_all_brokers_ms"].as_f64().unwrap() > 0.0, "{extra}");
+            assert!(extra["stall_ms"].as_f64().unwrap() > 0.0, "{extra}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_broker_loses_nothing_and_every_byte_is_accounted_for() {
+    let report = report(&["slow-broker", "--seed", "7"]);
+    assert_eq!(report["seed"], 7);
+    for arm in report["arms"].as_array().unwrap() {
+        let bytes = |broker: &str| arm["extra"][broker].as_f64().unwrap();
+        let sum: f64 =
+            ["broker_1_bytes", "broker_2_bytes", "broker_3_bytes"].map(bytes).iter().sum();
+        assert_eq!(sum, arm["records"].as_f64().unwrap() * 512.0, "{arm}");
+    }
+}
+
+#[test]
+fn a_cold_start_is_measured_with_and_without_warming_up() {
+    assert_eq!(arms(&report(&["cold-start"])), ["warm-up", "cold"]);
+}
+
+#[test]
+fn a_stalled_partition_is_read_in_the_end() {
+    assert_eq!(arms(&report(&["stalled-partition"])), ["stalled", "drained"]);
+}
+
+#[test]
+fn no_session_is_evicted_and_every_consumer_reads_everything() {
+    let report = report(&["fetch-sessions", "--arm", "credit"]);
+    let extra = &report["arms"][0]["extra"];
+    assert_eq!(extra["sessions"], 16.0, "{extra}");
+    assert_eq!(extra["partitions_in_sessions"], 16.0 * 12.0, "{extra}");
+    assert_eq!(extra["evictions_per_s"], 0.0, "{extra}");
+}
+
+#[test]
+fn the_list_names_what_can_be_run() {
+    let out = run(&["lab", "list"]).ok();
+    let names = [
+        "leader-move",
+        "slow-broker",
+        "killed-leader",
+        "frozen-leader",
+        "cold-start",
+        "metadata-churn",
+        "fetch-sessions",
+        "stalled-partition",
+        "e2e",
+    ];
+    for name in names {
+        assert_eq!(out.lines().filter(|line| line.starts_with(name)).count(), 1, "{out}");
+    }
+}
+
+#[test]
+fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
+    let failed = |arguments: &[&str]| run(&[&["lab", "run"], arguments].concat()).failed();
+    assert!(failed(&["leader-moves"]).contains("there are leader-move, "), "no such experiment");
+    let line = failed(&["leader-move", "--arm", "hint"]);
+    assert!(line.contains("has no arm 'hint'; it has hints, refresh, baseline, default"), "{line}");
+    assert!(failed(&["cold-start", "--scale", "0"]).contains("scale"), "no length");
+    assert!(failed(&["cold-start", "--cluster", "x"]).contains("host:port"), "no cluster");
+    let out = run(&["lab", "run", "killed-leader", "--cluster", "127.0.0.1:1"]);
+    assert!(out.code == Some(1) && out.err.contains("breaks its cluster"), "{out:?}");
+    assert!(failed(&["cold-start", "--json", "/nowhere/x"]).contains("cannot write"), "no file");
+}

@@ -1,0 +1,11 @@
+//! The command, run as a user runs it. One program: it is linked once, and a test that waits leaves the processor to
+//! another file's.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin;
+mod bad_input;
+mod commands;
+mod common;
+mod lab;
+mod perf;

@@ -1,0 +1,8 @@
+//! Kafka's own tools and clients with the embedded cluster, and beside ours on both clusters.
+
+mod consumer_protocol;
+mod groups;
+mod java;
+mod security;
+mod tools;
+mod transactions;

@@ -1,0 +1,289 @@
+//! Keyless records and brokers in trouble, against the embedded cluster: one partition on each of three brokers, without
+//! replicas, so that what waits for a dead broker waits for ever.
+
+use std::time::Duration;
+
+use crate::common::{Backend, producer, read_all};
+use curtail::{
+    Delivery, Error, Partitioner, Producer, ProducerConfig, Record, RecordMetadata, TopicPartitions,
+};
+use tokio::{task::JoinSet, time::timeout};
+
+const TOPIC: &str = "routed";
+
+async fn three_brokers() -> Backend {
+    let backend = Backend::embedded(3).await;
+    backend.create_topic(TOPIC, 3, 1).await;
+    backend
+}
+
+/// The broker that leads a partition.
+fn leader(backend: &Backend, partition: i32) -> i32 {
+    let Backend::Embedded(cluster) = backend else { unreachable!("embedded") };
+    cluster.leader(TOPIC, partition).expect("a leader").0
+}
+
+async fn acknowledged(delivery: Delivery) -> RecordMetadata {
+    let limit = Duration::from_secs(60);
+    timeout(limit, delivery).await.expect("no record waits").expect("written")
+}
+
+/// Sends one keyless record to each partition, so that every broker is connected and known.
+async fn greet(producer: &Producer) {
+    producer.warm_up(&[TOPIC]).await.expect("the leaders answer");
+    for partition in 0..3 {
+        let record = Record::to(TOPIC).partition(partition).value("hello");
+        acknowledged(producer.send(record).await.expect("sent")).await;
+    }
+}
+
+/// A delivery awaited on a task of its own, with the record's number.
+fn watch(done: &mut JoinSet<(u32, RecordMetadata)>, number: u32, delivery: Delivery) {
+    done.spawn(async move { (number, acknowledged(delivery).await) });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it() {
+    const RECORDS: u32 = 1500;
+    let backend = three_brokers().await;
+    let properties = [
+        ("linger.ms", "20"),
+        ("delivery.timeout.ms", "120000"),
+        ("batch.max.size", "16384"),
+        ("max.in.flight.requests.per.connection", "2"),
+    ];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let dead = leader(&backend, 0);
+    backend.kill(dead);
+    let bound = Record::to(TOPIC).partition(0).value("bound");
+    let bound = producer.send(bound).await.expect("there is room");
+    let mut free = JoinSet::new();
+    for n in 0..RECORDS {
+        let value = [&n.to_be_bytes()[..], &[b'x'; 1000]].concat();
+        let delivery = producer.send(Record::to(TOPIC).value(&value)).await.expect("there is room");
+        watch(&mut free, n, delivery);
+    }
+    // The broker stays down until all of them have been acknowledged, but for what may have been sent to it before
+    // its end was known, two batches of 16 records, and for the batch of the bound record. If keyless records waited
+    // for it, those would be a third.
+    for _ in 0..RECORDS - 100 {
+        free.join_next().await.expect("more records").expect("acknowledged");
+    }
+    assert!(bound.outcome().is_none(), "a bound record does not move");
+    backend.restart(dead).await;
+    assert_eq!(acknowledged(bound).await.partition, 0);
+    while let Some(done) = free.join_next().await {
+        done.expect("acknowledged");
+    }
+    producer.close().await.expect("closed");
+    let mut numbers: Vec<Vec<u8>> = read_all(&backend, TOPIC, 3)
+        .await
+        .into_values()
+        .flatten()
+        .filter_map(|record| record.value().filter(|value| value.len() == 1004).map(<[u8]>::to_vec))
+        .collect();
+    numbers.sort();
+    let numbers: Vec<&[u8]> = numbers.iter().map(|value| &value[..4]).collect();
+    let sent: Vec<[u8; 4]> = (0..RECORDS).map(u32::to_be_bytes).collect();
+    assert_eq!(numbers, sent, "every record is there once");
+}
+
+/// With acks=all a leader waits for a replica that hangs, and serves nothing else of the connection meanwhile. The cluster
+/// keeps the replica for longer than the test takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
+    const RECORDS: u32 = 1500;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| {
+        config.broker_session_timeout = patient;
+        config.replica_lag_time_max = patient;
+    })
+    .await;
+    backend.create_topic(TOPIC, 12, 2).await;
+    let properties = [
+        ("linger.ms", "20"),
+        ("delivery.timeout.ms", "120000"),
+        ("request.timeout.ms", "100000"),
+        ("batch.max.size", "16384"),
+        ("max.in.flight.requests.per.connection", "2"),
+    ];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let hung = leader(&backend, 0);
+    cluster.freeze(hung);
+    let mut free = JoinSet::new();
+    for n in 0..RECORDS {
+        let value = [&n.to_be_bytes()[..], &[b'x'; 1000]].concat();
+        let delivery = producer.send(Record::to(TOPIC).value(&value)).await.expect("there is room");
+        watch(&mut free, n, delivery);
+    }
+    // A third of the partitions does not hold the broker that hangs. What was sent to the others before that was known,
+    // two requests with up to four batches of 16 records each on every connection, waits; the rest goes there.
+    for _ in 0..RECORDS - 400 {
+        free.join_next().await.expect("more records").expect("acknowledged");
+    }
+    cluster.thaw(hung);
+    while let Some(done) = free.join_next().await {
+        done.expect("acknowledged");
+    }
+    producer.close().await.expect("closed");
+    let read = read_all(&backend, TOPIC, 12).await;
+    let mut numbers: Vec<[u8; 4]> = read
+        .into_values()
+        .flatten()
+        .filter_map(|record| {
+            record.value().filter(|value| value.len() == 1004)?.first_chunk().copied()
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(
+        numbers,
+        (0..RECORDS).map(u32::to_be_bytes).collect::<Vec<_>>(),
+        "each is there once"
+    );
+}
+
+/// A broker that refuses answers at once and so looks quick; its partitions wait for another attempt all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_go_past_a_broker_that_refuses() {
+    const RECORDS: u32 = 1000;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
+    backend.create_topic(TOPIC, 6, 3).await;
+    // Each record is a batch, and the next one goes to another partition.
+    let properties = [("batch.size", "1"), ("delivery.timeout.ms", "120000")];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, refuses) = (leader(&backend, 0), leader(&backend, 1));
+    let third = (0..3).map(|p| leader(&backend, p)).find(|id| ![former, refuses].contains(id));
+    let third = third.expect("each of three brokers leads one of the first partitions");
+    let led_by =
+        |broker| (0..6).filter(move |&p| cluster.leader(TOPIC, p).map(|l| l.0) == Some(broker));
+    for partition in led_by(refuses).collect::<Vec<_>>() {
+        cluster.move_leader(TOPIC, partition, third).expect("moved");
+    }
+    cluster.settled().await;
+    // It never learns that it leads these.
+    cluster.freeze_metadata(refuses, true);
+    let refused: Vec<i32> = led_by(former).collect();
+    let mut bound = Vec::new();
+    for &partition in &refused {
+        cluster.move_leader(TOPIC, partition, refuses).expect("moved");
+        let record = Record::to(TOPIC).partition(partition).value("bound");
+        bound.push(producer.send(record).await.expect("there is room"));
+    }
+    let are_refused = || {
+        let brokers = producer.metrics().brokers;
+        brokers.get(&refuses).is_some_and(|b| b.record_retry_total > 2 * refused.len() as u64)
+    };
+    let known = async {
+        while !are_refused() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), known).await.expect("each is refused again");
+    for _ in 0..RECORDS {
+        let delivery =
+            producer.send(Record::to(TOPIC).value("keyless")).await.expect("there is room");
+        assert!(!refused.contains(&acknowledged(delivery).await.partition));
+    }
+    cluster.freeze_metadata(refuses, false);
+    for delivery in bound {
+        acknowledged(delivery).await;
+    }
+    producer.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
+    let backend = three_brokers().await;
+    let properties = [("buffer.memory", "1048576"), ("delivery.timeout.ms", "120000")];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let hung = leader(&backend, 0);
+    cluster.freeze(hung);
+    let value = [b'x'; 1000];
+    let mut waiting = Vec::new();
+    let refused = loop {
+        match producer.try_send(Record::to(TOPIC).partition(0).value(&value)) {
+            Ok(delivery) => waiting.push(delivery),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::BufferFull { .. }), "{refused}");
+    assert!(producer.available_memory() >= 300_000, "{}", producer.available_memory());
+    for partition in [1, 2, 1, 2] {
+        let record = Record::to(TOPIC).partition(partition).value(&value);
+        acknowledged(producer.try_send(record).expect("there is room for others")).await;
+    }
+    cluster.thaw(hung);
+    for delivery in waiting {
+        acknowledged(delivery).await;
+    }
+    producer.close().await.expect("closed");
+}
+
+/// Nothing waits for the broker that is gone, so nothing but the trouble itself asks whether the cluster has dropped it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() {
+    let backend = Backend::embedded(3).await;
+    backend.create_topic(TOPIC, 6, 3).await;
+    // Each record is a batch, and the next one goes to another partition.
+    let properties = [("linger.ms", "0"), ("batch.size", "1"), ("metadata.max.age.ms", "300000")];
+    let producer = producer(&backend, &properties);
+    greet(&producer).await;
+    let dead = leader(&backend, 0);
+    backend.kill(dead);
+    // The broker is known to be gone before anything is sent.
+    let is_gone = || producer.metrics().brokers.get(&dead).is_none_or(|b| b.connection_count == 0);
+    let known = async {
+        while !is_gone() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), known).await.expect("the connection is closed");
+    let used_again = async {
+        let mut used = std::collections::BTreeSet::new();
+        while used.len() < 6 {
+            let record = Record::to(TOPIC).value("keyless");
+            used.insert(acknowledged(producer.send(record).await.expect("sent")).await.partition);
+        }
+    };
+    timeout(Duration::from_secs(60), used_again).await.expect("every partition is used again");
+}
+
+/// Everything to the last partition.
+#[derive(Debug)]
+struct Last;
+
+impl Partitioner for Last {
+    fn partition(&self, _: &Record<'_>, partitions: &TopicPartitions<'_>) -> Option<i32> {
+        assert!(partitions.has_leader(0) && !partitions.has_leader(3));
+        Some(partitions.count() as i32 - 1)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partitioner_of_the_applications_own_decides() {
+    let backend = three_brokers().await;
+    let config = ProducerConfig::new(backend.bootstrap()).partitioner(Last);
+    let own = Producer::new(config).expect("a usable configuration");
+    for _ in 0..5 {
+        let record = Record::to(TOPIC).key("key").value("own");
+        assert_eq!(acknowledged(own.send(record).await.expect("sent")).await.partition, 2);
+    }
+    let class = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
+    let in_turn = producer(&backend, &[("partitioner.class", class)]);
+    for n in 0..6 {
+        let record = Record::to(TOPIC).key("key").value("in turn");
+        assert_eq!(acknowledged(in_turn.send(record).await.expect("sent")).await.partition, n % 3);
+    }
+    let records = |producer: &Producer| -> Vec<u64> {
+        producer.partition_metrics(TOPIC).iter().map(|partition| partition.records).collect()
+    };
+    assert_eq!((records(&own), records(&in_turn)), (vec![0, 0, 5], vec![2, 2, 2]));
+}

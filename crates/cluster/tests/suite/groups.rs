@@ -1,0 +1,413 @@
+//! Groups of the classic protocol over the wire: joining, committing, and the coordinator's death.
+
+use crate::support::{
+    Client, config,
+    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, text, topic},
+    soon, start,
+};
+use bytes::Bytes;
+use curtail_cluster::Cluster;
+use curtail_wire::{
+    ErrorCode,
+    cold::{
+        StrBytes,
+        messages::{
+            DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, HeartbeatRequest,
+            JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ListGroupsRequest,
+            OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest,
+            join_group_request::JoinGroupRequestProtocol,
+            leave_group_request::MemberIdentity,
+            offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
+            offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic},
+            offset_fetch_request::{
+                OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+            },
+            sync_group_request::SyncGroupRequestAssignment,
+        },
+    },
+};
+
+/// Asks until an answer is none of those that a coordinator gives while it comes up. Every answer comes after the
+/// broker has done something, so this is no busy loop for long.
+async fn retried<T, F: Future<Output = (i16, T)>>(mut ask: impl FnMut() -> F) -> T {
+    let passing = [
+        ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode::NOT_COORDINATOR,
+    ];
+    soon(async {
+        loop {
+            let (code, answer) = ask().await;
+            if !passing.contains(&ErrorCode(code)) {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+/// A cluster with a topic `t` of two partitions and the internal topic.
+async fn with_topics() -> Cluster {
+    let cluster = start(config(3)).await;
+    cluster.create_topic("t", 2, 3, &[]).expect("a topic");
+    ready(&cluster).await;
+    cluster
+}
+
+fn join_request(member_id: &str) -> JoinGroupRequest {
+    let protocol = JoinGroupRequestProtocol::default()
+        .with_name(text("range"))
+        .with_metadata(Bytes::from_static(b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff"));
+    JoinGroupRequest::default()
+        .with_group_id(group())
+        .with_session_timeout_ms(10_000)
+        .with_rebalance_timeout_ms(20_000)
+        .with_member_id(text(member_id))
+        .with_protocol_type(text("consumer"))
+        .with_protocols(vec![protocol])
+}
+
+/// Joins as a new dynamic member, which takes two requests.
+async fn join(client: &mut Client) -> JoinGroupResponse {
+    let first = client.cold(9, &join_request("")).await;
+    assert_eq!(first.error_code, ErrorCode::MEMBER_ID_REQUIRED.0);
+    assert!(first.member_id.starts_with("test-"), "{}", first.member_id);
+    client.cold(9, &join_request(&first.member_id)).await
+}
+
+fn sync_request(joined: &JoinGroupResponse, assignments: &[(&str, &str)]) -> SyncGroupRequest {
+    let assignments = assignments.iter().map(|(id, what)| {
+        SyncGroupRequestAssignment::default()
+            .with_member_id(text(id))
+            .with_assignment(Bytes::from((*what).to_owned()))
+    });
+    SyncGroupRequest::default()
+        .with_group_id(group())
+        .with_generation_id(joined.generation_id)
+        .with_member_id(joined.member_id.clone())
+        .with_protocol_type(Some(text("consumer")))
+        .with_protocol_name(Some(text("range")))
+        .with_assignments(assignments.collect())
+}
+
+async fn heartbeat(client: &mut Client, joined: &JoinGroupResponse) -> ErrorCode {
+    let request = HeartbeatRequest::default()
+        .with_group_id(group())
+        .with_generation_id(joined.generation_id)
+        .with_member_id(joined.member_id.clone());
+    ErrorCode(client.cold(4, &request).await.error_code)
+}
+
+/// Commits an offset of `t`-0 and returns the error; without a member outside of any generation.
+async fn commit(
+    client: &mut Client,
+    member: Option<&JoinGroupResponse>,
+    name: &str,
+    offset: i64,
+) -> ErrorCode {
+    let partition = OffsetCommitRequestPartition::default()
+        .with_partition_index(0)
+        .with_committed_offset(offset)
+        .with_committed_leader_epoch(0)
+        .with_committed_metadata(Some(text("note")));
+    let topic =
+        OffsetCommitRequestTopic::default().with_name(topic(name)).with_partitions(vec![partition]);
+    let request = OffsetCommitRequest::default()
+        .with_group_id(group())
+        .with_generation_id_or_member_epoch(member.map_or(-1, |m| m.generation_id))
+        .with_member_id(member.map_or_else(StrBytes::default, |m| m.member_id.clone()))
+        .with_topics(vec![topic]);
+    ErrorCode(client.cold(9, &request).await.topics[0].partitions[0].error_code)
+}
+
+/// The group's error and what it has committed: topic, partition, offset, metadata.
+async fn fetch(
+    client: &mut Client,
+    asked: Option<&[(&str, i32)]>,
+) -> (ErrorCode, Vec<(String, i32, i64, String)>) {
+    let topics = asked.map(|asked| {
+        let topics = asked.iter().map(|(name, index)| {
+            OffsetFetchRequestTopics::default()
+                .with_name(topic(name))
+                .with_partition_indexes(vec![*index])
+        });
+        topics.collect()
+    });
+    let asked = OffsetFetchRequestGroup::default().with_group_id(group()).with_topics(topics);
+    let request = OffsetFetchRequest::default().with_groups(vec![asked]).with_require_stable(true);
+    let mut response = client.cold(8, &request).await;
+    let group = response.groups.remove(0);
+    let mut found = Vec::new();
+    for topic in group.topics {
+        for p in topic.partitions {
+            let metadata = p.metadata.unwrap_or_default().to_string();
+            found.push((topic.name.0.to_string(), p.partition_index, p.committed_offset, metadata));
+        }
+    }
+    (ErrorCode(group.error_code), found)
+}
+
+fn committed(offset: i64) -> Vec<(String, i32, i64, String)> {
+    vec![("t".to_owned(), 0, offset, "note".to_owned())]
+}
+
+async fn describe(client: &mut Client) -> (ErrorCode, String, usize) {
+    let request = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let group = client.cold(6, &request).await.groups.remove(0);
+    (ErrorCode(group.error_code), group.group_state.to_string(), group.members.len())
+}
+
+#[tokio::test]
+async fn two_members_share_a_generation() {
+    let cluster = with_topics().await;
+    let mut one = retried_join(&cluster).await;
+    let mut other = coordinator(&cluster).await;
+    let (client, first) = (&mut one.0, one.1);
+    assert_eq!((first.generation_id, &first.leader), (1, &first.member_id));
+    let synced = client.cold(5, &sync_request(&first, &[(&first.member_id, "all")])).await;
+    assert_eq!((synced.error_code, synced.assignment.as_ref()), (0, &b"all"[..]));
+
+    // The second one's join is answered when the first has joined again.
+    let (second, first) = tokio::join!(join(&mut other), async {
+        while heartbeat(client, &first).await == ErrorCode::NONE {
+            tokio::task::yield_now().await;
+        }
+        client.cold(9, &join_request(&first.member_id)).await
+    });
+    assert_eq!((first.generation_id, second.generation_id), (2, 2));
+    assert_eq!((first.members.len(), second.members.len()), (2, 0));
+    assert_eq!(second.leader, first.member_id);
+
+    // So is its sync when the leader has brought the assignment.
+    let assignments = [(first.member_id.as_str(), "1"), (second.member_id.as_str(), "2")];
+    let (of_second, of_first) = (sync_request(&second, &[]), sync_request(&first, &assignments));
+    let (of_second, of_first) = tokio::join!(other.cold(5, &of_second), client.cold(5, &of_first));
+    assert_eq!(
+        (of_first.assignment.as_ref(), of_second.assignment.as_ref()),
+        (&b"1"[..], &b"2"[..])
+    );
+    assert_eq!(describe(client).await, (ErrorCode::NONE, "Stable".to_owned(), 2));
+
+    // Only members commit now, to topics that exist.
+    assert_eq!(commit(client, Some(&second), "t", 5).await, ErrorCode::NONE);
+    assert_eq!(commit(client, None, "t", 6).await, ErrorCode::UNKNOWN_MEMBER_ID);
+    let nowhere = commit(client, Some(&second), "nowhere", 6).await;
+    assert_eq!(nowhere, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(fetch(client, None).await, (ErrorCode::NONE, committed(5)));
+    let (code, found) = fetch(client, Some(&[("t", 0), ("t", 1)])).await;
+    assert_eq!((code, found[0].2, found[1].2), (ErrorCode::NONE, 5, -1));
+
+    let listed = client.cold(5, &ListGroupsRequest::default()).await.groups;
+    let listed: Vec<_> =
+        listed.iter().map(|g| (&*g.group_id.0, &*g.group_state, &*g.group_type)).collect();
+    assert_eq!(listed, [(GROUP, "Stable", "classic")]);
+    let subscribed = delete_offset(client).await;
+    assert_eq!(subscribed, ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC);
+    assert_eq!(delete(client).await, ErrorCode::NON_EMPTY_GROUP);
+
+    let both =
+        [&first, &second].map(|m| MemberIdentity::default().with_member_id(m.member_id.clone()));
+    let request = LeaveGroupRequest::default().with_group_id(group()).with_members(both.to_vec());
+    let left = client.cold(5, &request).await;
+    assert_eq!(left.members.iter().map(|m| m.error_code).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(describe(client).await, (ErrorCode::NONE, "Empty".to_owned(), 0));
+    assert_eq!(commit(client, None, "t", 7).await, ErrorCode::NONE, "as tools do");
+    assert_eq!(fetch(client, None).await.1, committed(7));
+    assert_eq!(delete_offset(client).await, ErrorCode::NONE);
+    assert_eq!(fetch(client, None).await.1, []);
+    assert_eq!(delete(client).await, ErrorCode::NONE);
+    assert_eq!(describe(client).await, (ErrorCode::GROUP_ID_NOT_FOUND, "Dead".to_owned(), 0));
+    cluster.shutdown().await;
+}
+
+/// A connection to the coordinator and a first member of the group on it.
+async fn retried_join(cluster: &Cluster) -> (Client, JoinGroupResponse) {
+    let client = std::cell::RefCell::new(Some(coordinator(cluster).await));
+    let known = std::cell::RefCell::new(String::new());
+    let joined = retried(|| async {
+        let mut taken = client.borrow_mut().take().expect("a connection");
+        let member_id = known.borrow().clone();
+        let mut answer = taken.cold(9, &join_request(&member_id)).await;
+        if answer.error_code == ErrorCode::MEMBER_ID_REQUIRED.0 {
+            known.replace(answer.member_id.to_string());
+            answer.error_code = ErrorCode::NOT_COORDINATOR.0;
+        }
+        client.replace(Some(taken));
+        (answer.error_code, answer)
+    })
+    .await;
+    assert_eq!(joined.error_code, 0);
+    (client.into_inner().expect("a connection"), joined)
+}
+
+async fn delete_offset(client: &mut Client) -> ErrorCode {
+    let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
+    let topic =
+        OffsetDeleteRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition]);
+    let request = OffsetDeleteRequest::default().with_group_id(group()).with_topics(vec![topic]);
+    ErrorCode(client.cold(0, &request).await.topics[0].partitions[0].error_code)
+}
+
+async fn delete(client: &mut Client) -> ErrorCode {
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![group()]);
+    ErrorCode(client.cold(2, &request).await.results[0].error_code)
+}
+
+#[tokio::test]
+async fn offsets_and_members_survive_the_coordinators_death() {
+    let cluster = with_topics().await;
+    let (mut client, joined) = retried_join(&cluster).await;
+    let synced = client.cold(5, &sync_request(&joined, &[(&joined.member_id, "all")])).await;
+    assert_eq!(synced.error_code, 0);
+    let mut expected = 0;
+    for round in 0..3 {
+        let (leader, _) = cluster.leader(OFFSETS, PARTITION).expect("a leader");
+        for _ in 0..10 {
+            expected += 1;
+            assert_eq!(commit(&mut client, Some(&joined), "t", expected).await, ErrorCode::NONE);
+        }
+        if round == 1 {
+            // Moved away instead: the old coordinator says so.
+            let to = (1..=3).find(|id| *id != leader).expect("another broker");
+            soon(cluster.wait_until(|c| c.isr(OFFSETS, PARTITION).is_some_and(|i| i.len() == 3)))
+                .await;
+            cluster.move_leader(OFFSETS, PARTITION, to).expect("in sync");
+            cluster.settled().await;
+            let refused = commit(&mut client, Some(&joined), "t", 1000).await;
+            assert_eq!(refused, ErrorCode::NOT_COORDINATOR);
+            assert_eq!(heartbeat(&mut client, &joined).await, ErrorCode::NOT_COORDINATOR);
+        } else {
+            cluster.kill(leader);
+            soon(
+                cluster.wait_until(|c| {
+                    c.leader(OFFSETS, PARTITION).is_some_and(|(id, _)| id != leader)
+                }),
+            )
+            .await;
+            cluster.settled().await;
+            soon(cluster.restart(leader)).await.expect("it comes back");
+        }
+        let next = std::cell::RefCell::new(Some(coordinator(&cluster).await));
+        let found = retried(|| async {
+            let mut taken = next.borrow_mut().take().expect("a connection");
+            let (code, found) = fetch(&mut taken, None).await;
+            next.replace(Some(taken));
+            (code.0, found)
+        })
+        .await;
+        assert_eq!(found, committed(expected), "round {round}");
+        client = next.into_inner().expect("a connection");
+        // The member is still one of the same generation, with its assignment.
+        assert_eq!(heartbeat(&mut client, &joined).await, ErrorCode::NONE);
+        let synced = client.cold(5, &sync_request(&joined, &[])).await;
+        assert_eq!((synced.error_code, synced.assignment.as_ref()), (0, &b"all"[..]));
+    }
+    // And it rejoins.
+    let again = client.cold(9, &join_request(&joined.member_id)).await;
+    assert_eq!((again.error_code, again.generation_id), (0, joined.generation_id + 1));
+    cluster.shutdown().await;
+}
+
+/// The requests of a member's life, each in the version nearest to `version` that it has.
+async fn life_in_version(client: &mut Client, version: i16) {
+    let mut joined = client.cold(version, &join_request("")).await;
+    if version >= 4 {
+        assert_eq!(joined.error_code, ErrorCode::MEMBER_ID_REQUIRED.0, "{version}");
+        joined = client.cold(version, &join_request(&joined.member_id)).await;
+    }
+    assert_eq!((joined.error_code, joined.members.len()), (0, 1), "{version}");
+    let sync = sync_request(&joined, &[(&joined.member_id, "all")]);
+    let synced = client.cold(version.min(5), &sync).await;
+    assert_eq!(synced.assignment.as_ref(), b"all", "{version}");
+    let beat = HeartbeatRequest::default()
+        .with_group_id(group())
+        .with_generation_id(joined.generation_id)
+        .with_member_id(joined.member_id.clone());
+    assert_eq!(client.cold(version.min(4), &beat).await.error_code, 0, "{version}");
+
+    let partition =
+        OffsetCommitRequestPartition::default().with_committed_offset(i64::from(version));
+    let commit =
+        OffsetCommitRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition]);
+    let commit = OffsetCommitRequest::default()
+        .with_group_id(group())
+        .with_generation_id_or_member_epoch(joined.generation_id)
+        .with_member_id(joined.member_id.clone())
+        .with_topics(vec![commit]);
+    let answer = client.cold(version.max(2), &commit).await;
+    assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{version}");
+    let offset = match version {
+        ..8 => {
+            let asked = OffsetFetchRequestTopic::default()
+                .with_name(topic("t"))
+                .with_partition_indexes(vec![0]);
+            let request =
+                OffsetFetchRequest::default().with_group_id(group()).with_topics(Some(vec![asked]));
+            client.cold(version.max(1), &request).await.topics[0].partitions[0].committed_offset
+        }
+        _ => {
+            let asked = OffsetFetchRequestGroup::default().with_group_id(group()).with_topics(None);
+            let request = OffsetFetchRequest::default().with_groups(vec![asked]);
+            let answer = client.cold(version, &request).await;
+            answer.groups[0].topics[0].partitions[0].committed_offset
+        }
+    };
+    assert_eq!(offset, i64::from(version));
+
+    let describe = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let described = client.cold(version.min(6), &describe).await;
+    assert_eq!((&*described.groups[0].group_state, described.groups[0].error_code), ("Stable", 0));
+    let listed = client.cold(version.min(5), &ListGroupsRequest::default()).await;
+    assert_eq!(listed.groups.len(), 1, "{version}");
+    let leave = LeaveGroupRequest::default().with_group_id(group());
+    let leave = match version {
+        ..3 => leave.with_member_id(joined.member_id.clone()),
+        _ => leave
+            .with_members(vec![MemberIdentity::default().with_member_id(joined.member_id.clone())]),
+    };
+    let left = client.cold(version.min(5), &leave).await;
+    assert_eq!((left.error_code, left.members.len()), (0, usize::from(version >= 3)), "{version}");
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![group()]);
+    let deleted = client.cold(version.min(2), &request).await;
+    assert_eq!(deleted.results[0].error_code, 0, "{version}");
+    let described = client.cold(version.min(6), &describe).await;
+    assert_eq!(&*described.groups[0].group_state, "Dead", "{version}");
+
+    // Refusals have fields of their own.
+    let refused = client.cold(version, &join_request("unknown")).await;
+    assert_eq!(refused.error_code, ErrorCode::UNKNOWN_MEMBER_ID.0, "{version}");
+    let refused = client.cold(version.min(5), &sync).await;
+    assert_eq!(refused.error_code, ErrorCode::UNKNOWN_MEMBER_ID.0, "{version}");
+    let answer = client.cold(version.max(2), &commit).await;
+    let refused = ErrorCode(answer.topics[0].partitions[0].error_code);
+    // Version 9 has an error for it that groups of both protocols know (KIP-848).
+    let no_group = match version {
+        9.. => ErrorCode::GROUP_ID_NOT_FOUND,
+        _ => ErrorCode::ILLEGAL_GENERATION,
+    };
+    assert_eq!(refused, no_group, "{version}");
+}
+
+#[tokio::test]
+async fn every_version_is_served() {
+    let cluster = with_topics().await;
+    let (mut client, first) = retried_join(&cluster).await;
+    let leave = MemberIdentity::default().with_member_id(first.member_id);
+    let leave = LeaveGroupRequest::default().with_group_id(group()).with_members(vec![leave]);
+    assert_eq!(client.cold(5, &leave).await.error_code, 0);
+    for version in 0..=9 {
+        life_in_version(&mut client, version).await;
+    }
+    for version in 0..=6 {
+        let request = FindCoordinatorRequest::default();
+        let request = match version {
+            ..4 => request.with_key(text(GROUP)),
+            _ => request.with_coordinator_keys(vec![text(GROUP)]),
+        };
+        let found = client.cold(version, &request).await;
+        let codes = found.coordinators.iter().map(|c| c.error_code).chain([found.error_code]);
+        assert!(codes.into_iter().all(|code| code == 0), "{version}");
+    }
+    cluster.shutdown().await;
+}

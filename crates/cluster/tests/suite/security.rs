@@ -1,0 +1,254 @@
+//! Listeners that ask who connects.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use crate::support::{Client, authenticate, batch, config, enter, soon, start, text};
+use curtail_cluster::{ClientAuth, Cluster, ClusterConfig, SecurityProtocol, Storage, User};
+use curtail_net::{
+    Env, Socket, SocketOptions,
+    tls::{
+        ClientConfig, HostCheck, Identity, RootCertStore, ServerName, TLS12, TLS13, TlsSocket,
+        certificates_from_pem, client_config,
+    },
+};
+use curtail_wire::{
+    ErrorCode,
+    api::ApiKey,
+    cold::messages::{ApiVersionsRequest, DescribeClusterRequest, SaslHandshakeRequest},
+};
+
+fn secured(brokers: u32) -> ClusterConfig {
+    let mut config = config(brokers);
+    config.security.protocol = SecurityProtocol::SaslPlaintext;
+    config.security.users = vec![User::new("alice", "secret"), User::new("bob", "builder")];
+    config.security.failed_authentication_delay = Duration::ZERO;
+    config
+}
+
+#[tokio::test]
+async fn who_has_authenticated_is_served_and_replicas_follow() {
+    let cluster = start(secured(3)).await;
+    cluster.create_topic("t", 1, 3, &[("min.insync.replicas", "3")]).unwrap();
+    cluster.settled().await;
+    let (leader, _) = cluster.leader("t", 0).unwrap();
+    let mut client = Client::connect(&cluster, leader).await;
+    let versions = client
+        .cold(
+            3,
+            &ApiVersionsRequest::default()
+                .with_client_software_name(text("test"))
+                .with_client_software_version(text("1")),
+        )
+        .await;
+    assert!(versions.api_keys.iter().any(|api| api.api_key == ApiKey::SASL_HANDSHAKE.0));
+    assert_eq!(authenticate(&mut client, "alice\0secret").await, (ErrorCode::NONE, None, 0));
+    // Every follower has to fetch it.
+    let answer = client.produce("t", 0, -1, batch(&["a"], None)).await;
+    assert_eq!(answer.error, ErrorCode::NONE);
+    assert_eq!(client.fetch_all("t", 0, 1).await, ["a"]);
+    // A second authentication is for listeners that limit the first one.
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    let response = client.cold(1, &handshake).await;
+    assert_eq!(response.error_code, ErrorCode::ILLEGAL_SASL_STATE.0);
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn others_are_not() {
+    let cluster = start(secured(1)).await;
+    let mut stranger = Client::connect(&cluster, 1).await;
+    stranger.send_produce("t", 0, -1, batch(&["a"], None)).await;
+    assert!(stranger.receive().await.is_none());
+
+    let mut mistaken = Client::connect(&cluster, 1).await;
+    let (code, told, _) = authenticate(&mut mistaken, "alice\0builder").await;
+    assert_eq!(code, ErrorCode::SASL_AUTHENTICATION_FAILED);
+    assert_eq!(told.as_deref(), Some("Authentication failed: Invalid username or password"));
+    assert!(mistaken.receive().await.is_none());
+
+    // A frame of more than 64 KiB, of which only the length has come.
+    let mut large = Client::connect(&cluster, 1).await;
+    large.send(&65_537i32.to_be_bytes()).await;
+    assert!(large.receive().await.is_none());
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn an_authentication_that_is_not_renewed_ends_the_connection() {
+    let mut config = secured(1);
+    config.set("connections.max.reauth.ms", "1").unwrap();
+    let cluster = start(config).await;
+    let mut client = Client::connect(&cluster, 1).await;
+    let (code, _, lifetime) = authenticate(&mut client, "bob\0builder").await;
+    assert_eq!((code, lifetime), (ErrorCode::NONE, 1));
+    // The connection stays until a request comes after that time.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(authenticate(&mut client, "bob\0builder").await.0, ErrorCode::NONE);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    client.send_produce("t", 0, -1, batch(&["a"], None)).await;
+    assert!(client.receive().await.is_none());
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn a_broker_that_comes_back_is_reached_by_the_others() {
+    let cluster = start(secured(2)).await;
+    cluster.create_topic("t", 1, 2, &[("min.insync.replicas", "2")]).unwrap();
+    cluster.settled().await;
+    let (leader, _) = cluster.leader("t", 0).unwrap();
+    let follower = 3 - leader;
+    cluster.kill(follower);
+    soon(cluster.wait_until(|cluster| cluster.isr("t", 0).is_some_and(|isr| isr.len() == 1))).await;
+    soon(cluster.restart(follower)).await.unwrap();
+    soon(cluster.wait_until(|cluster| cluster.isr("t", 0).is_some_and(|isr| isr.len() == 2))).await;
+    soon(cluster.settled()).await;
+    let mut client = enter(&cluster, leader, "alice\0secret").await;
+    let answer = client.produce("t", 0, -1, batch(&["a"], None)).await;
+    assert_eq!(answer.error, ErrorCode::NONE);
+    soon(cluster.shutdown()).await;
+}
+
+/// What a client trusts and is.
+fn tls(ca: &[u8], identity: Option<Identity>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates_from_pem(ca).unwrap());
+    client_config(roots, HostCheck::Https, identity, &[&TLS12, &TLS13]).unwrap()
+}
+
+/// A connection to the first broker, dialled by this name.
+async fn dial(cluster: &Cluster, config: Arc<ClientConfig>, name: &str) -> Option<Client> {
+    let addr = cluster.broker(1).unwrap().addr();
+    let socket = Env::real().net.connect(addr, SocketOptions::default()).await.unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let limit = Duration::from_secs(60);
+    let socket = TlsSocket::connect(socket, config, name, limit).await.ok()?;
+    Some(Client::on(Box::new(socket) as Box<dyn Socket>))
+}
+
+fn encrypted(dir: &Path) -> ClusterConfig {
+    let mut config = secured(1);
+    config.security.protocol = SecurityProtocol::SaslSsl;
+    config.storage = Storage::Dir(dir.to_owned());
+    config
+}
+
+#[tokio::test]
+async fn certificates_are_made_once_and_for_the_names_that_are_dialled() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = start(encrypted(dir.path())).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let ca = fs::read(cluster.ca_file().unwrap()).unwrap();
+    for name in ["localhost", "127.0.0.1", "::1"] {
+        let mut client = dial(&cluster, tls(&ca, None), name).await.unwrap();
+        assert_eq!(authenticate(&mut client, "alice\0secret").await.0, ErrorCode::NONE);
+        let answer = client.produce("t", 0, -1, batch(&[name], None)).await;
+        assert_eq!(answer.error, ErrorCode::NONE);
+    }
+    assert!(dial(&cluster, tls(&ca, None), "example.com").await.is_none());
+    // Somebody who speaks in clear.
+    let mut clear = Client::connect(&cluster, 1).await;
+    clear.send_produce("t", 0, -1, batch(&["a"], None)).await;
+    soon(async { while clear.receive_raw().await {} }).await;
+    soon(cluster.shutdown()).await;
+
+    let cluster = start(encrypted(dir.path())).await;
+    assert_eq!(fs::read(cluster.ca_file().unwrap()).unwrap(), ca);
+    assert!(dial(&cluster, tls(&ca, None), "localhost").await.is_some());
+    soon(cluster.shutdown()).await;
+
+    // Another name needs another certificate.
+    let mut config = encrypted(dir.path());
+    config.bind = Some(config.host);
+    config.host = "10.0.0.1".parse().unwrap();
+    let cluster = start(config).await;
+    assert_ne!(fs::read(cluster.ca_file().unwrap()).unwrap(), ca);
+    soon(cluster.shutdown()).await;
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(dir.path().join("broker.pem")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "the private key is for nobody else");
+}
+
+/// An authority and a certificate it has signed for a subject: PEM of the authority, of the chain, and the key.
+fn signed(common_name: &str, names: &[&str]) -> (String, String, String) {
+    use rcgen::{
+        BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    };
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(params, key);
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CountryName, "CH");
+    params.distinguished_name.push(DnType::OrganizationName, "Tail, Ltd");
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let key = KeyPair::generate().unwrap();
+    (ca, params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_clients_certificate_says_who_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ca, chain, key) = signed("broker", &["localhost"]);
+    let (clients_ca, clients_chain, clients_key) = signed("alice", &[]);
+    fs::write(dir.path().join("keystore.pem"), format!("{key}{chain}")).unwrap();
+    fs::write(dir.path().join("truststore.pem"), clients_ca).unwrap();
+    let mut config = config(1);
+    config.security.protocol = SecurityProtocol::Ssl;
+    config.security.failed_authentication_delay = Duration::ZERO;
+    config.security.key_store = Some(dir.path().join("keystore.pem"));
+    config.security.trust_store = Some(dir.path().join("truststore.pem"));
+    config.security.client_auth = ClientAuth::Required;
+    let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    config.set("authorizer.class.name", authorizer).unwrap();
+    let params = clients_chain.clone();
+    // The order of a certificate is the other way round.
+    config.set("super.users", "User:CN=alice,O=Tail\\, Ltd,C=CH").unwrap();
+    let cluster = start(config).await;
+    assert_eq!(cluster.ca_file(), None);
+
+    let identity = Identity::from_pem(params.as_bytes(), clients_key.as_bytes(), None).unwrap();
+    let mut alice = dial(&cluster, tls(ca.as_bytes(), Some(identity)), "localhost").await.unwrap();
+    let asked = DescribeClusterRequest::default().with_include_cluster_authorized_operations(true);
+    let operations = alice.cold(0, &asked).await.cluster_authorized_operations;
+    assert_eq!(operations, 0b1_1111_1010_0000, "she may do everything");
+
+    // With TLS 1.3 who has none learns of it after the handshake.
+    if let Some(mut nobody) = dial(&cluster, tls(ca.as_bytes(), None), "localhost").await {
+        nobody.try_send_produce("t", 0, -1, batch(&["a"], None)).await;
+        assert!(nobody.receive().await.is_none());
+    }
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_said_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keystore.pem");
+    fs::write(&path, "no PEM").unwrap();
+    let mut config = secured(1);
+    config.security.protocol = SecurityProtocol::SaslSsl;
+    config.security.key_store = Some(path.clone());
+    let error = Cluster::start(config.clone(), Env::real()).await.unwrap_err().to_string();
+    assert!(error.contains("keystore.pem") && error.contains("no certificate"), "{error}");
+    for (name, value, said) in [
+        (
+            "listener.security.protocol",
+            "SASL_PLAINTEXT",
+            "ssl.keystore.location is for SSL and SASL_SSL",
+        ),
+        ("listener.security.protocol", "SSL", "users authenticate with SASL only"),
+        ("ssl.client.auth", "required", "needs ssl.truststore.location"),
+    ] {
+        let mut config = config.clone();
+        config.set(name, value).unwrap();
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    config.security.users.clear();
+    let error = config.validate().unwrap_err().to_string();
+    assert!(error.contains("lets nobody in"), "{error}");
+}
