@@ -40,13 +40,21 @@ mod produce;
 mod sasl_authenticate;
 mod sasl_handshake;
 mod sync_group;
+mod served;
 mod txn_offset_commit;
 mod verify;
 mod write_txn_markers;
 
 pub(crate) use write_txn_markers::bumped_tag;
 
-use std::{net::IpAddr, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -70,6 +78,8 @@ use crate::{
 
 /// What to do after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use served::{Rights, Served};
+
 pub(crate) enum Answer {
     /// Write what lies in the output.
     Written,
@@ -98,6 +108,10 @@ const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
     (ApiKey::DESCRIBE_GROUPS, 0..=6, 0),
     (ApiKey::LIST_GROUPS, 0..=5, 0),
     // librdkafka takes a broker without SaslHandshake 0 for one that has no handshake at all.
+    };
+    let answer = dispatch(request, body, out).await?;
+    if matches!(served.rights, Rights::Asked(_)) && !request.has_asked() {
+        return Err("the handler has not asked whether this is allowed".to_owned());
     (ApiKey::SASL_HANDSHAKE, 1..=1, 0),
     (ApiKey::API_VERSIONS, 0..=4, 0),
     (ApiKey::CREATE_TOPICS, 2..=7, 2),
@@ -145,13 +159,17 @@ pub(crate) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let header = request.header;
-    if !is_served(header) {
+    let Some(served) = request.served.filter(|s| s.versions.contains(&header.version)) else {
         if header.api == ApiKey::API_VERSIONS {
             return api_versions::unsupported(header, out);
         }
         return Err("unsupported API or version".to_owned());
     }
-    match header.api {
+    Ok(answer)
+}
+
+async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    match request.header.api {
         ApiKey::PRODUCE => produce::handle(request, &body, out).await,
         ApiKey::FETCH => fetch::handle(request, &body, out).await,
         ApiKey::LIST_OFFSETS => list_offsets::handle(request, body, out),
@@ -187,6 +205,17 @@ pub(crate) async fn handle(
         ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(request, body, out),
         ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(request, body, out),
         ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(request, body, out),
+    fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The answer is about so many things: with none it tells nothing, and needs no right.
+    fn concerns(&self, count: usize) {
+        if count == 0 {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+    }
+
         ApiKey::ADD_PARTITIONS_TO_TXN => add_partitions_to_txn::handle(request, body, out).await,
         ApiKey::ADD_OFFSETS_TO_TXN => add_offsets_to_txn::handle(request, body, out).await,
         ApiKey::END_TXN => end_txn::handle(request, body, out).await,
@@ -213,7 +242,23 @@ pub(crate) struct Call<'a> {
     /// Who asks.
     pub(crate) principal: &'a Principal,
     /// Bytes of the request's frame.
-    pub(crate) size: usize,
+    size: usize,
+    served: Option<&'static Served>,
+    /// Whether the authorizer has been asked, or nothing is told that it would have to be asked for.
+    asked: AtomicBool,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        broker: &'a Arc<Broker>,
+        header: &'a RequestHeader<'a>,
+        peer: IpAddr,
+        principal: &'a Principal,
+        size: usize,
+    ) -> Self {
+        let served = served::of(header.api);
+        Self { broker, header, peer, principal, size, served, asked: AtomicBool::new(false) }
+    }
 }
 
 impl Call<'_> {
@@ -288,7 +333,7 @@ impl Call<'_> {
         self.groups(group)
     }
 
-    /// The replica here of a partition.
+    /// The replica here of a partition, of which who asks may know.
     fn replica(&self, topic: &TopicImage, index: i32) -> Result<Arc<Partition>, NotServed> {
         let known = usize::try_from(index).ok().and_then(|index| topic.partitions.get(index));
         let Some(image) = known else {

@@ -135,6 +135,16 @@ pub(crate) enum Context {
     Incremental { id: i32 },
 }
 
+impl Context {
+    /// The session that goes on if the request is answered with nothing.
+    pub(crate) fn session_id(&self) -> i32 {
+        match self {
+            Self::Incremental { id } => *id,
+            Self::Sessionless | Self::Full { .. } => NO_SESSION,
+        }
+    }
+}
+
 /// Bytes do not count here, only worth: followers before consumers, then size, then id.
 type Worth = (bool, usize, i32);
 

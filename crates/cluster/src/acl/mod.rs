@@ -117,6 +117,10 @@ pub(crate) enum Resource<'a> {
 }
 
 impl Resource<'_> {
+    pub(crate) fn resource_type(&self) -> ResourceType {
+        self.type_and_name().0
+    }
+
     fn type_and_name(&self) -> (ResourceType, &str) {
         match self {
             Self::Topic(name) => (ResourceType::Topic, name),

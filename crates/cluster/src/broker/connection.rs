@@ -74,7 +74,7 @@ async fn converse(
             Verdict::Serve => {
                 let principal = authentication.principal();
                 let size = frame.len();
-                let call = Call { broker, header: &header, peer, principal, size };
+                let call = Call::new(broker, &header, peer, principal, size);
                 if !answer(&call, socket, body, &mut out).await? {
                     return Ok(());
                 }

@@ -125,7 +125,10 @@ impl Broker {
                     .as_ref()
                     .and_then(|old| old.partitions.get(index as usize))
                     .is_some_and(|old| old == partition);
-                if !unchanged && partition.replicas.contains(&self.id) {
+                if unchanged {
+                    continue;
+                }
+                if partition.replicas.contains(&self.id) {
                     self.apply_partition(topic, index, partition, now);
                 }
             }

@@ -1,6 +1,10 @@
 //! ACLs and quotas as the controller keeps them.
 
-use super::{journal::Change, state::State};
+use std::sync::Arc;
+
+use curtail_wire::ErrorCode;
+
+use super::{Refusal, journal::Change, state::State};
 use crate::{
     acl::{Acl, Filter},
     quota::{Entity, Limit},

@@ -29,10 +29,11 @@ type Refusal = (ErrorCode, &'static str);
 
 /// Whether there are rules at all, and who asks may do this to them.
 fn open(call: &Call<'_>, operation: Operation) -> Result<(), Refusal> {
+    call.require(operation, Resource::Cluster).map_err(|code| (code, code.message()))?;
     if call.broker.config.security.authorizer == Authorizer::None {
         return Err((ErrorCode::SECURITY_DISABLED, "No Authorizer is configured."));
     }
-    call.require(operation, Resource::Cluster).map_err(|code| (code, code.message()))
+    Ok(())
 }
 
 pub(super) fn describe(

@@ -17,7 +17,11 @@ use curtail_wire::{
     header::RequestHeader,
 };
 
-use super::{Answer, Call, SERVED, text};
+use super::{
+    Answer, Call,
+    served::{SERVED, Served},
+    text,
+};
 
 const GROUP_VERSION: &str = "group.version";
 const TRANSACTION_VERSION: &str = "transaction.version";
@@ -33,10 +37,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         return call.answer(&response, out);
     }
     features(call, &mut response);
-    response.api_keys = SERVED
-        .iter()
-        .map(|(api, versions, lowest)| api_version(*api, *lowest, *versions.end()))
-        .collect();
+    response.api_keys = SERVED.iter().map(api_version).collect();
     call.answer(&response, out)
 }
 
@@ -73,8 +74,11 @@ fn well_formed(name: &str) -> bool {
     name.starts_with(outer) && name.ends_with(outer) && name.chars().all(inner)
 }
 
-fn api_version(api: ApiKey, min: i16, max: i16) -> ApiVersion {
-    ApiVersion::default().with_api_key(api.0).with_min_version(min).with_max_version(max)
+fn api_version(served: &Served) -> ApiVersion {
+    ApiVersion::default()
+        .with_api_key(served.api.0)
+        .with_min_version(served.lowest)
+        .with_max_version(*served.versions.end())
 }
 
 /// Answers a request in a version that is not known.
@@ -82,10 +86,10 @@ pub(super) fn unsupported(
     header: &RequestHeader<'_>,
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
-    let own = SERVED.iter().filter(|(api, ..)| *api == ApiKey::API_VERSIONS);
+    let own = SERVED.iter().filter(|served| served.api == ApiKey::API_VERSIONS);
     let response = ApiVersionsResponse::default()
         .with_error_code(ErrorCode::UNSUPPORTED_VERSION.0)
-        .with_api_keys(own.map(|(api, v, low)| api_version(*api, *low, *v.end())).collect());
+        .with_api_keys(own.map(api_version).collect());
     let frame = cold::encode_response(ApiKey::API_VERSIONS, 0, header.correlation_id, &response)
         .map_err(|error| error.to_string())?;
     out.push(frame.into());

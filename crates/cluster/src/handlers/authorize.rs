@@ -1,4 +1,7 @@
-//! Whether who asks may have what it asks for. Without an authorizer everybody may.
+//! Whether who asks may have what it asks for. Without an authorizer everybody may have what the API is for
+//! ([`super::served`]).
+
+use std::sync::atomic::Ordering;
 
 use curtail_wire::ErrorCode;
 
@@ -8,12 +11,24 @@ use crate::acl::{Access, Operation, Resource, ResourceType};
 impl Call<'_> {
     /// Whether who asks may do this.
     pub(super) fn may(&self, operation: Operation, resource: Resource<'_>) -> bool {
-        self.with_access(|access| access.may(operation, &resource))
+        self.is_to_be_asked(operation, resource.resource_type())
+            && self.with_access(|access| access.may(operation, &resource))
     }
 
     /// As [`Call::may`], for some resource of a type.
     pub(super) fn may_with_any(&self, operation: Operation, of: ResourceType) -> bool {
-        self.with_access(|access| access.may_with_any(operation, of))
+        self.is_to_be_asked(operation, of)
+            && self.with_access(|access| access.may_with_any(operation, of))
+    }
+
+    /// Takes note that the authorizer is asked; false if the API is not known to need this right.
+    fn is_to_be_asked(&self, operation: Operation, of: ResourceType) -> bool {
+        self.asked.store(true, Ordering::Relaxed);
+        let known = self.served.is_some_and(|served| served.rights.has(operation, of));
+        if !known {
+            tracing::error!(api = %self.header.api, ?operation, ?of, "a right that the API is not known to need is refused");
+        }
+        known
     }
 
     /// The refusal that belongs to the resource, unless who asks may do this.
@@ -25,11 +40,13 @@ impl Call<'_> {
         if self.may(operation, resource) { Ok(()) } else { Err(resource.refusal()) }
     }
 
-    /// What of these operations who asks may do, as bits by their numbers.
+    /// What of these operations who asks may do, as bits by their numbers. It is for the answer, and stands for no
+    /// question whether there may be one.
     pub(super) fn operations(&self, all: i32, resource: Resource<'_>) -> i32 {
         let bits = (0..31).filter(|bit| all & (1 << bit) != 0);
         let allowed = bits.filter(|bit| {
-            Operation::of_code(*bit).is_some_and(|operation| self.may(operation, resource))
+            let operation = Operation::of_code(*bit);
+            operation.is_some_and(|o| self.with_access(|access| access.may(o, &resource)))
         });
         allowed.fold(0, |bits, bit| bits | 1 << bit)
     }

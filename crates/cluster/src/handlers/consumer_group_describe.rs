@@ -36,6 +36,7 @@ pub(super) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let request: ConsumerGroupDescribeRequest = call.decode(body)?;
+    call.concerns(request.group_ids.len());
     let operations = match request.include_authorized_operations {
         true => Some(ALL_GROUP_OPERATIONS),
         false => None,

@@ -21,16 +21,14 @@ use crate::{
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: CreatePartitionsRequest = call.decode(body)?;
+    call.concerns(request.topics.len());
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for topic in &request.topics {
         *names.entry(&topic.name.0).or_default() += 1;
     }
     let results = request.topics.iter().map(|topic| {
-        let done = if names[topic.name.0.as_str()] > 1 {
-            Err((ErrorCode::INVALID_REQUEST, "Duplicate topic name.".to_owned()))
-        } else {
-            create(call, topic, request.validate_only)
-        };
+        let once = names[topic.name.0.as_str()] == 1;
+        let done = create(call, topic, once, request.validate_only);
         let result = CreatePartitionsTopicResult::default().with_name(topic.name.clone());
         match done {
             Ok(()) => result,
@@ -45,10 +43,14 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 fn create(
     call: &Call<'_>,
     topic: &CreatePartitionsTopic,
+    once: bool,
     validate_only: bool,
 ) -> Result<(), Refusal> {
     let allowed = call.require(Operation::Alter, Resource::Topic(&topic.name.0));
     allowed.map_err(|code| (code, code.message().to_owned()))?;
+    if !once {
+        return Err((ErrorCode::INVALID_REQUEST, "Duplicate topic name.".to_owned()));
+    }
     let more = MorePartitions {
         topic: topic.name.0.to_string(),
         total: topic.count,

@@ -24,6 +24,7 @@ use crate::{
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: CreateTopicsRequest = call.decode(body)?;
+    call.concerns(request.topics.len());
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for topic in &request.topics {
         *names.entry(&topic.name.0).or_default() += 1;
@@ -85,7 +86,7 @@ fn create(
     }
     let created = controller.create_topic(&spec)?;
     let factor = created.partitions.front().map_or(0, |p| p.replicas.len() as i16);
-    let configs = created.config.describe(&call.broker.config).into_iter();
+    let configs = created.config.describe(&call.broker.settings()).into_iter();
     let configs = configs.map(|(name, value, source)| {
         CreatableTopicConfigs::default()
             .with_name(text(name))

@@ -18,6 +18,7 @@ pub(super) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let request: DeleteGroupsRequest = call.decode(body)?;
+    call.concerns(request.groups_names.len());
     let mut results = Vec::with_capacity(request.groups_names.len());
     for id in &request.groups_names {
         let code = delete(call, id).await.err().unwrap_or(ErrorCode::NONE);

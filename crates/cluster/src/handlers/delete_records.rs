@@ -36,6 +36,7 @@ pub(super) async fn handle(
     });
     let begun: Vec<Begun> =
         asked.map(|(topic, index, offset)| begin(call, topic, index, offset)).collect();
+    call.concerns(begun.len());
     let mut results = finish(call, request.timeout_ms, &begun).await.into_iter();
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().zip(&mut results).map(|(asked, result)| {

@@ -25,6 +25,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     let by_name = request.topic_names.iter().map(|name| (Some(name.clone()), Uuid::ZERO));
     let by_either =
         request.topics.iter().map(|topic| (topic.name.clone(), Uuid(topic.topic_id.into_bytes())));
+    call.concerns(request.topic_names.len() + request.topics.len());
     let results = by_name.chain(by_either).map(|(name, id)| delete(call, name, id)).collect();
     call.answer(&DeleteTopicsResponse::default().with_responses(results), out)
 }
@@ -37,8 +38,13 @@ fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicR
     };
     let named = name.as_ref().map(|name| name.0.to_string());
     let named = named.or_else(|| topic.ok().map(|topic| topic.name.to_string()));
-    let allowed =
-        named.map_or(Ok(()), |name| call.require(Operation::Delete, Resource::Topic(&name)));
+    let allowed = match named {
+        Some(name) => call.require(Operation::Delete, Resource::Topic(&name)),
+        None => {
+            call.concerns(0);
+            Ok(())
+        }
+    };
     let code = match allowed.and(topic) {
         Ok(topic) if call.broker.controller.delete_topic(topic.id) => ErrorCode::NONE,
         Ok(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,

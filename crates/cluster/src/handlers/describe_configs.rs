@@ -30,6 +30,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
+    call.concerns(request.resources.len());
         match settings(call, resource) {
             Ok(settings) => result.with_configs(
                 settings

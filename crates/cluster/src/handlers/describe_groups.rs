@@ -28,6 +28,7 @@ const NOT_FOUND: i16 = 6;
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeGroupsRequest = call.decode(body)?;
+    call.concerns(request.groups.len());
     let operations = match request.include_authorized_operations {
         true => Some(ALL_GROUP_OPERATIONS),
         false => None,

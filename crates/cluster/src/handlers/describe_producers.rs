@@ -14,6 +14,7 @@ use crate::{
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeProducersRequest = call.decode(body)?;
+    call.concerns(request.topics.iter().map(|topic| topic.partition_indexes.len()).sum());
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partition_indexes.iter().map(|index| {
             let allowed = call.require(Operation::Read, Resource::Topic(&topic.name.0));

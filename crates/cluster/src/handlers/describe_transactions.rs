@@ -16,6 +16,7 @@ use crate::{
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeTransactionsRequest = call.decode(body)?;
+    call.concerns(request.transactional_ids.len());
     let states = request.transactional_ids.iter().map(|id| {
         let allowed = call.require(Operation::Describe, Resource::TransactionalId(&id.0));
         let state = match allowed.and_then(|()| transaction::describe(call.broker, &id.0)) {

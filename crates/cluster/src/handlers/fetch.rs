@@ -69,6 +69,7 @@ pub(super) async fn handle(
     response.throttle_time_ms = throttle_ms(silence);
     response.encode_frame(call.version(), call.header.correlation_id, out);
     Ok(muted(Answer::Written, silence))
+/// What to answer, and how long nothing is read from the client then.
 }
 
 async fn serve(
@@ -76,7 +77,8 @@ async fn serve(
     request: &FetchRequest,
     context: &Context,
     items: Vec<Item>,
-) -> FetchResponse {
+) -> (FetchResponse, Duration) {
+    call.concerns(items.len());
     let poll = Poll::new(call, request, items);
     let answers = poll.answers().await;
     let random = || call.broker.env.entropy.next_u64();
@@ -313,9 +315,9 @@ fn replica(call: &Call<'_>, item: &Item) -> Result<Arc<Partition>, NotServed> {
             call.replica_by_name(name, item.fetch.index)
         }
         TopicRef::Id(id) => {
-            let partition = call.replica_by_id(*id, item.fetch.index)?;
-            may_read(&partition.topic)?;
-            Ok(partition)
+            let topic = call.topic_by_id(*id)?;
+            may_read(&topic.name)?;
+            call.replica(&topic, item.fetch.index)
         }
     }
 }

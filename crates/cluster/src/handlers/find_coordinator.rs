@@ -27,6 +27,7 @@ const BATCHED: i16 = 4;
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: FindCoordinatorRequest = call.decode(body)?;
     if call.version() >= BATCHED {
+        call.concerns(request.coordinator_keys.len());
         let found = request.coordinator_keys.iter().map(|key| find(call, key, request.key_type));
         let response = FindCoordinatorResponse::default().with_coordinators(found.collect());
         return call.answer(&response, out);
@@ -51,7 +52,10 @@ fn find(call: &Call<'_>, key: &StrBytes, key_type: i8) -> Coordinator {
             let allowed = call.require(Operation::Describe, resource);
             allowed.and_then(|()| coordinator::find(call.broker, kind, key))
         }
-        None => Err(ErrorCode::INVALID_REQUEST),
+        None => {
+            call.concerns(0);
+            Err(ErrorCode::INVALID_REQUEST)
+        }
     };
     let answer = Coordinator::default().with_key(key.clone());
     match found {

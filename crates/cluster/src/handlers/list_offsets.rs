@@ -29,6 +29,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         _ => IsolationLevel::ReadUncommitted,
     };
     let consumer = (request.replica_id.0 < 0).then_some(isolation);
+    call.concerns(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     let topics = request.topics.iter().map(|topic| {
         let partitions =
             topic.partitions.iter().map(|asked| one(call, &topic.name.0, asked, consumer));

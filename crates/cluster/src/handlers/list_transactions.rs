@@ -33,6 +33,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     };
     let response = match transaction::list(call.broker, wanted) {
         Ok(found) => {
+            call.concerns(found.len());
             let states = found.into_iter().map(|(id, producer, phase)| {
                 TransactionState::default()
                     .with_transactional_id(TransactionalId(text(&id)))
@@ -42,6 +43,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
             response.with_transaction_states(states.collect())
         }
         Err(code) => {
+            call.concerns(0);
             debug_assert_ne!(code, ErrorCode::NONE);
             response.with_error_code(code.0)
         }

@@ -52,17 +52,19 @@ pub(super) fn handle(
         && (call.version() < FORBIDS_CREATION || request.allow_auto_topic_creation);
     let topics = match &request.topics {
         None => {
+            call.concerns(image.topics.len());
             let topics = image.topics.values().filter(|topic| shown(&topic.name));
             topics.map(|topic| describe(&image, topic, operations(&topic.name))).collect()
         }
-        Some(asked) => asked
-            .iter()
-            .map(|topic| {
+        Some(asked) => {
+            call.concerns(asked.len());
+            let answers = asked.iter().map(|topic| {
                 let answer = one(call, &image, topic, may_create);
                 let name = answer.name.as_deref().unwrap_or_default();
                 MetadataTopic { authorized_operations: operations(name), ..answer }
-            })
-            .collect(),
+            });
+            answers.collect()
+        }
     };
     let response = MetadataResponse {
         throttle_time_ms: 0,
@@ -122,9 +124,9 @@ fn one(
     let allowed = |operation, name: &str| call.require(operation, Resource::Topic(name));
     let Some(name) = name else {
         // Whether there is such a topic is not for everybody to know.
-        let known = image.topic_by_id(&asked.topic_id);
+        let known = call.topic_by_id(asked.topic_id).ok();
         return match known.filter(|topic| allowed(Operation::Describe, &topic.name).is_ok()) {
-            Some(topic) => describe(image, topic, NOT_ASKED),
+            Some(topic) => describe(image, &topic, NOT_ASKED),
             None => failed(ErrorCode::UNKNOWN_TOPIC_ID),
         };
     };

@@ -25,6 +25,7 @@ pub(super) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let request: OffsetCommitRequest = call.decode(body)?;
+    let group = call.require(Operation::Read, Resource::Group(&request.group_id.0));
     let mut offsets = Vec::new();
     // What is wrong with each partition, in the order of the request.
     let mut refused = Vec::new();
@@ -37,12 +38,15 @@ pub(super) async fn handle(
                 leader_epoch: partition.committed_leader_epoch,
                 metadata: partition.committed_metadata.as_deref(),
             };
-            let checked = check(call, &asked);
+            let checked = group.and_then(|()| check(call, &asked));
             refused.push(checked.as_ref().err().copied());
             offsets.extend(checked);
         }
     }
-    let committed = commit(call, &request, offsets).await.err().unwrap_or(ErrorCode::NONE);
+    let committed = match group {
+        Ok(()) => commit(call, &request, offsets).await.err().unwrap_or(ErrorCode::NONE),
+        Err(code) => code,
+    };
     let mut refused = refused.into_iter();
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|partition| {
@@ -105,7 +109,6 @@ async fn commit(
         instance_id: request.group_instance_id.as_deref(),
         generation: request.generation_id_or_member_epoch,
     };
-    call.require(Operation::Read, Resource::Group(group))?;
     let groups = call.groups(group)?;
     let version = call.version();
     let taken = groups

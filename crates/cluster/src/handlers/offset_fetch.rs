@@ -38,6 +38,7 @@ pub(super) async fn handle(
     let request: OffsetFetchRequest = call.decode(body)?;
     let stable = request.require_stable;
     if call.version() >= BATCHED {
+        call.concerns(request.groups.len());
         let mut groups = Vec::with_capacity(request.groups.len());
         for group in request.groups {
             let member = (group.member_id.as_deref().map(str::to_owned), group.member_epoch);

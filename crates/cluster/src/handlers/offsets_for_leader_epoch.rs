@@ -13,6 +13,7 @@ use crate::acl::{Operation, Resource};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: OffsetForLeaderEpochRequest = call.decode(body)?;
+    call.concerns(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
             let allowed = call.require(Operation::Describe, Resource::Topic(&topic.topic.0));

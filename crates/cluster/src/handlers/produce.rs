@@ -50,6 +50,7 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request =
         ProduceRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
+    call.concerns(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     let refused = refused(call, &request);
     let verified = match refused {
         None => verify_all(call, &request).await,
@@ -129,9 +130,9 @@ async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
 
 fn replica(call: &Call<'_>, topic: &ProduceTopic, index: i32) -> Result<Arc<Partition>, NotServed> {
     let partition = if call.version() >= TOPIC_IDS {
-        let partition = call.replica_by_id(topic.topic_id, index)?;
-        call.require(Operation::Write, Resource::Topic(&partition.topic))?;
-        partition
+        let topic = call.topic_by_id(topic.topic_id)?;
+        call.require(Operation::Write, Resource::Topic(&topic.name))?;
+        call.replica(&topic, index)?
     } else {
         call.require(Operation::Write, Resource::Topic(&topic.name))?;
         call.replica_by_name(&topic.name, index)?
@@ -151,7 +152,10 @@ fn is_transactional(asked: &ProducePartition) -> bool {
 /// What is wrong with the whole request.
 fn refused(call: &Call<'_>, request: &ProduceRequest) -> Option<ErrorCode> {
     let mut batches = request.topics.iter().flat_map(|topic| &topic.partitions);
-    let of_nobody = || Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    let of_nobody = || {
+        call.concerns(0);
+        Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    };
     if batches.any(is_transactional) {
         let allowed = request.transactional_id.as_deref().map_or_else(of_nobody, |id| {
             call.require(Operation::Write, Resource::TransactionalId(id)).err()
@@ -160,7 +164,10 @@ fn refused(call: &Call<'_>, request: &ProduceRequest) -> Option<ErrorCode> {
             return allowed;
         }
     }
-    (!(-1..=1).contains(&request.acks)).then_some(ErrorCode::INVALID_REQUIRED_ACKS)
+    (!(-1..=1).contains(&request.acks)).then(|| {
+        call.concerns(0);
+        ErrorCode::INVALID_REQUIRED_ACKS
+    })
 }
 
 /// One list of outcomes per topic, in the order of the request.

@@ -34,6 +34,10 @@ pub(super) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let request: TxnOffsetCommitRequest = call.decode(body)?;
+    let id = Resource::TransactionalId(&request.transactional_id.0);
+    let group = Resource::Group(&request.group_id.0);
+    let allowed =
+        call.require(Operation::Write, id).and_then(|()| call.require(Operation::Read, group));
     let mut offsets = Vec::new();
     // What is wrong with each partition, in the order of the request.
     let mut refused = Vec::new();
@@ -46,12 +50,15 @@ pub(super) async fn handle(
                 leader_epoch: partition.committed_leader_epoch,
                 metadata: partition.committed_metadata.as_deref(),
             };
-            let checked = check(call, &asked);
+            let checked = allowed.and_then(|()| check(call, &asked));
             refused.push(checked.as_ref().err().copied());
             offsets.extend(checked);
         }
     }
-    let prepared = prepare(call, &request, offsets).await.err().unwrap_or(ErrorCode::NONE);
+    let prepared = match allowed {
+        Ok(()) => prepare(call, &request, offsets).await.err().unwrap_or(ErrorCode::NONE),
+        Err(code) => code,
+    };
     let mut refused = refused.into_iter();
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|partition| {
@@ -74,8 +81,6 @@ async fn prepare(
     offsets: Vec<(TopicPartition, OffsetValue)>,
 ) -> Result<(), ErrorCode> {
     let group = &request.group_id.0;
-    call.require(Operation::Write, Resource::TransactionalId(&request.transactional_id.0))?;
-    call.require(Operation::Read, Resource::Group(group))?;
     let producer = Producer { id: request.producer_id.0, epoch: request.producer_epoch };
     let groups = call.groups(group)?;
     let patience = Patience::new();

@@ -40,6 +40,7 @@ pub(super) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let request: WriteTxnMarkersRequest = call.decode(body)?;
+    call.concerns(request.markers.len());
     let mut outcomes: Vec<Vec<Outcome>> =
         request.markers.iter().map(|marker| append(call, marker)).collect();
     wait_for_acks(call, TIMEOUT_MS, &mut outcomes).await;

@@ -1,8 +1,11 @@
 //! Who may do what, and how fast.
 
+mod every_api;
+
 use std::time::{Duration, Instant};
 
 use crate::support::{Client, batch, config, enter, fetch_request, soon, start, text};
+use crate::support::{Client, batch, config, enter, fetch_request, soon, start, text, values};
 use curtail_cluster::{Cluster, ClusterConfig, SecurityProtocol, Storage, User};
 use curtail_wire::{
     ErrorCode,
@@ -173,8 +176,7 @@ async fn topics_are_changed_by_those_who_may() {
         let alter = client.cold(1, &of(TOPIC, "orders")).await;
         assert_eq!(alter.responses[0].error_code, of_topic);
         let alter = client.cold(1, &of(BROKER, "1")).await;
-        let refused_to_all = if allowed { ErrorCode::INVALID_REQUEST.0 } else { of_cluster };
-        assert_eq!(alter.responses[0].error_code, refused_to_all);
+        assert_eq!(alter.responses[0].error_code, of_cluster);
         let elect = ElectLeadersRequest::default().with_topic_partitions(None);
         assert_eq!(client.cold(2, &elect).await.error_code, of_cluster);
         let directories = DescribeLogDirsRequest::default().with_topics(None);
@@ -244,7 +246,7 @@ fn quota(of: &str, name: Option<&str>, key: &str, value: f64) -> AlterClientQuot
 }
 
 #[tokio::test]
-async fn who_writes_or_reads_too_fast_is_held_back() {
+async fn who_writes_too_fast_is_held_back() {
     let cluster = start(config(1)).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     let mut client = Client::connect(&cluster, 1).await;
@@ -272,7 +274,7 @@ async fn who_writes_or_reads_too_fast_is_held_back() {
         .with_match(None);
     let describe = DescribeClientQuotasRequest::default().with_components(vec![component]);
     let response = client.cold(1, &describe).await;
-    assert!(answered.elapsed() >= told);
+    assert!(answered.elapsed() >= told, "nothing is read meanwhile");
     let entries = response.entries.unwrap();
     let names: Vec<Option<&str>> =
         entries.iter().map(|entry| entry.entity[0].entity_name.as_deref()).collect();

@@ -1,9 +1,11 @@
 //! Kafka's own tools administer the embedded cluster, and see what we have done there.
 
+use std::collections::BTreeMap;
+
 use curtail::{ConfigChange, ConfigResource, IsolationLevel, Mode, OffsetSpec, Record};
 use curtail_apache::Toolchain;
 
-use super::{Backend, admin, at, common, only, topics::described};
+use super::{Backend, admin, at, common, only, topics::described, until};
 
 /// What a tool prints; it must end well.
 fn run(toolchain: &Toolchain, backend: &Backend, class: &str, args: &[&str]) -> String {

@@ -120,10 +120,9 @@ impl State {
         &self,
         name: &str,
         edits: &[(String, ConfigEdit)],
-        config: &ClusterConfig,
     ) -> Result<TopicConfig, Refusal> {
         let topic = self.topic_named(name)?;
-        topic.config.edited(edits, config).map_err(|reason| (ErrorCode::INVALID_CONFIG, reason))
+        topic.config.edited(edits).map_err(|reason| (ErrorCode::INVALID_CONFIG, reason))
     }
 
     /// Changes a topic's settings.
@@ -131,7 +130,6 @@ impl State {
         &mut self,
         name: &str,
         edits: &[(String, ConfigEdit)],
-        config: &ClusterConfig,
     ) -> Result<(), Refusal> {
         let altered = self.check_config(name, edits, config)?;
         let topic = self.topic_named(name)?;
