@@ -37,6 +37,7 @@ mod offset_delete;
 mod offset_fetch;
 mod offsets_for_leader_epoch;
 mod produce;
+mod reassignments;
 mod sasl_authenticate;
 mod sasl_handshake;
 mod sync_group;
@@ -159,6 +160,8 @@ pub(crate) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let header = request.header;
+        ApiKey::ALTER_PARTITION_REASSIGNMENTS => reassignments::alter(request, body, out),
+        ApiKey::LIST_PARTITION_REASSIGNMENTS => reassignments::list(request, body, out),
     let Some(served) = request.served.filter(|s| s.versions.contains(&header.version)) else {
         if header.api == ApiKey::API_VERSIONS {
             return api_versions::unsupported(header, out);

@@ -56,11 +56,22 @@ pub(crate) struct PartitionImage {
     /// Grows with every change of this partition; orders changes that reach a broker on two ways.
     pub(crate) partition_epoch: i32,
     pub(crate) isr: Arc<[i32]>,
-    /// Preferred leader first.
+    /// Preferred leader first; during a reassignment those to come, then those to go.
     pub(crate) replicas: Arc<[i32]>,
 }
 
 impl Image {
+    /// Replicas that a reassignment brings; empty without one.
+    pub(crate) adding: Arc<[i32]>,
+    /// Replicas that a reassignment takes away; empty without one.
+    pub(crate) removing: Arc<[i32]>,
+}
+
+impl PartitionImage {
+    /// Whether a reassignment is under way.
+    pub(crate) fn is_reassigned(&self) -> bool {
+        !self.adding.is_empty() || !self.removing.is_empty()
+    }
     pub(crate) fn empty(cluster_id: &str) -> Self {
         Self {
             version: 0,

@@ -1,7 +1,12 @@
-//! The administrator's commands on an embedded cluster.
+//! The administrator's commands on an embedded cluster, and what is about rights and replicas on Apache Kafka, too.
+
+use std::time::{Duration, Instant};
 
 use crate::common::{Cluster, Run, run, run_with_input};
+use curtail_apache::ApacheCluster;
 use serde_json::{Value, json};
+
+const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
 struct Bench(Cluster);
 
@@ -22,6 +27,28 @@ impl Bench {
     fn produce(&self, topic: &str, lines: &[u8]) {
         let arguments = ["produce", "-t", topic, "-p", "0", "-b", &self.0.bootstrap];
         run_with_input(&arguments, lines).ok();
+    }
+}
+
+/// The commands on any cluster.
+struct At<'a>(&'a str);
+
+impl At<'_> {
+    fn run(&self, arguments: &[&str]) -> Run {
+        run(&[arguments, &["--bootstrap-server", self.0]].concat())
+    }
+
+    /// Asks until this is the answer: brokers learn of changes in their own time.
+    fn until(&self, arguments: &[&str], expected: &Value) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let arguments = [arguments, &["--json"]].concat();
+        loop {
+            let found: Value = serde_json::from_str(&self.run(&arguments).ok()).unwrap();
+            if found == *expected {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{arguments:?}: {found}");
+        }
     }
 }
 
@@ -151,4 +178,87 @@ fn a_file_that_is_no_reassignment_is_named() {
         let said = run(&execute).failed();
         assert!(said.contains(path) && said.contains(r#""replicas": [1, 2, 3]"#), "{said}");
     }
+}
+
+/// Rules come and go, and count for the names they are about.
+fn rules_are_kept(at: &At<'_>) {
+    let who = ["--principal", "User:alice", "--operation", "read", "--operation", "write"];
+    let about = ["--topic", "led", "--pattern", "prefixed"];
+    let said = at.run(&[&["acls", "add"][..], &about, &who].concat()).ok();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let rule = |operation: &str| {
+        json!({
+            "resource": "TOPIC",
+            "name": "led",
+            "pattern": "PREFIXED",
+            "principal": "User:alice",
+            "host": "*",
+            "operation": operation,
+            "permission": "ALLOW",
+        })
+    };
+    at.until(&["acls", "list", "--topic", "ledger"], &json!([rule("READ"), rule("WRITE")]));
+    at.until(&["acls", "list", "--principal", "User:bob"], &json!([]));
+    at.run(&[&["acls", "remove"][..], &about, &who].concat()).ok();
+    at.until(&["acls", "list"], &json!([]));
+    let again = at.run(&[&["acls", "remove"][..], &about, &who].concat()).failed();
+    assert!(again.contains("there is no such rule"), "{again}");
+    assert!(at.run(&[&["acls", "add"][..], &who].concat()).failed().contains("--topic"));
+}
+
+/// A partition goes where the file says, if it can.
+fn replicas_are_moved(at: &At<'_>, to: &[i32]) {
+    at.run(&["topics", "create", "moved", "--partitions", "1", "--replication-factor", "1"]).ok();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let with = |command: &str, replicas: &[i32]| {
+        let line = json!({"topic": "moved", "partition": 0, "replicas": replicas});
+        let wanted = json!({"version": 1, "partitions": [line]});
+        std::fs::write(file.path(), wanted.to_string()).unwrap();
+        at.run(&["reassign", command, "--reassignment-json-file", path])
+    };
+    let said = with("execute", to).ok();
+    assert!(said.contains("Began the reassignment of moved-0."), "{said}");
+    at.until(&["reassign", "list"], &json!([]));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let described = at.run(&["topics", "describe", "moved", "--json"]).ok();
+        let described: Value = serde_json::from_str(&described).unwrap();
+        if described[0]["replicas"] == json!(to) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{described}");
+    }
+    let refused = with("execute", &[77]).failed();
+    assert!(refused.contains("INVALID_REPLICA_ASSIGNMENT"), "{refused}");
+    let refused = with("cancel", to).failed();
+    assert!(refused.contains("NO_REASSIGNMENT_IN_PROGRESS"), "{refused}");
+}
+
+#[test]
+fn rules_and_replicas_embedded() {
+    let authorizer = format!("authorizer.class.name={AUTHORIZER}");
+    let super_users = "super.users=User:ANONYMOUS";
+    let cluster = Cluster::start(&["--property", &authorizer, "--property", super_users]);
+    let at = At(&cluster.bootstrap);
+    rules_are_kept(&at);
+    replicas_are_moved(&at, &[3, 2]);
+}
+
+/// One broker: the protocol is Kafka's, and where replicas can go is the cluster's matter.
+#[test]
+fn rules_and_replicas_apache() {
+    let name = "rules_and_replicas_apache";
+    let Some(toolchain) = curtail_apache::require_or_skip(name) else { return };
+    let cluster = ApacheCluster::builder()
+        .toolchain(toolchain)
+        .short_lived()
+        .property("authorizer.class.name", AUTHORIZER)
+        .property("super.users", "User:ANONYMOUS")
+        .start()
+        .unwrap();
+    let bootstrap = cluster.bootstrap();
+    let at = At(&bootstrap);
+    rules_are_kept(&at);
+    replicas_are_moved(&at, &[1]);
 }

@@ -69,6 +69,7 @@ async fn everything(backend: &Backend) {
     replicas::preferred_leaders_are_elected(backend).await;
 }
 
+    replicas::are_reassigned(backend).await;
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_embedded() {
     everything(&Backend::embedded(3).await).await;
@@ -88,7 +89,6 @@ async fn everything_apache() {
     rights::quotas_are_set(&backend).await;
     rights::users_have_passwords(&backend).await;
     everything(&backend).await;
-    replicas::are_reassigned(&backend).await;
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ use crate::{
     quota::Meters,
     replica::{
         fetcher::Fetchers,
-        partition::{Owner, Partition},
+        partition::{Gone, Owner, Partition},
         purgatory::WaitIds,
     },
     session::SessionCache,
@@ -121,6 +121,9 @@ impl Broker {
                 self.configure_replicas(topic);
             }
             for (partition, index) in topic.partitions.iter().zip(0..) {
+        if before.version == 0 {
+            self.delete_strays(image);
+        }
                 let unchanged = old
                     .as_ref()
                     .and_then(|old| old.partitions.get(index as usize))
@@ -128,6 +131,7 @@ impl Broker {
                 if unchanged {
                     continue;
                 }
+        let mut left = Vec::new();
                 if partition.replicas.contains(&self.id) {
                     self.apply_partition(topic, index, partition, now);
                 }
@@ -143,6 +147,13 @@ impl Broker {
     fn configure_replicas(&self, topic: &TopicImage) {
         let min_isr = topic.config.min_insync_replicas(&self.config);
         for index in 0..topic.partitions.len() as i32 {
+                    continue;
+                }
+                let key = PartitionKey { topic: topic.id, index };
+                if let Some(replica) = self.partition(key) {
+                    // Who waits here is told where it goes on.
+                    replica.apply(partition, now);
+                    left.push((Arc::clone(&topic.name), key));
             if let Some(partition) = self.partition(PartitionKey { topic: topic.id, index }) {
                 partition.configure(topic.config.log_config(&self.config), min_isr);
             }
@@ -150,6 +161,10 @@ impl Broker {
     }
 
     fn apply_partition(
+        // Only now is nobody sent here any more.
+        for (name, key) in left {
+            self.delete_replica(&name, key, Gone::Elsewhere);
+        }
         self: &Arc<Self>,
         topic: &TopicImage,
         index: i32,
@@ -199,14 +214,37 @@ impl Broker {
         for (id, name) in gone {
             let Some(topic) = before.topics.get(name) else { continue };
             for index in 0..topic.partitions.len() as i32 {
-                let key = PartitionKey { topic: *id, index };
-                let Some(partition) = self.partitions.write().remove(&key) else { continue };
-                partition.delete();
-                self.fetchers.remove(key);
-                let dir = self.dir.join(format!("{name}-{index}"));
-                if let Err(error) = self.disk.remove_dir_all(&dir) {
-                    tracing::warn!(dir = %dir.display(), %error, "log of a deleted topic stays behind");
-                }
+                self.delete_replica(name, PartitionKey { topic: *id, index }, Gone::Topic);
+            }
+        }
+    }
+
+    /// Ends the replica here of a partition, if there is one, and deletes its log.
+    fn delete_replica(&self, topic: &str, key: PartitionKey, why: Gone) {
+        let Some(partition) = self.partitions.write().remove(&key) else { return };
+        partition.delete(why);
+        self.fetchers.remove(key);
+        self.delete_log(&self.dir.join(format!("{topic}-{}", key.index)));
+    }
+
+    fn delete_log(&self, dir: &Path) {
+        if let Err(error) = self.disk.remove_dir_all(dir) {
+            tracing::warn!(dir = %dir.display(), %error, "a log that is not needed any more stays behind");
+        }
+    }
+
+    /// Deletes the logs of partitions that went elsewhere while this broker was down.
+    fn delete_strays(&self, image: &Image) {
+        // What cannot be listed has no logs.
+        for dir in self.disk.list(&self.dir).unwrap_or_default() {
+            let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let Some((name, index)) = name.rsplit_once('-') else { continue };
+            let Some(topic) = image.topic(name) else { continue };
+            let partition = index.parse().ok().and_then(|index: usize| topic.partitions.get(index));
+            let stray = partition.is_some_and(|partition| !partition.replicas.contains(&self.id));
+            let of = || log::read_partition_metadata(self.disk.as_ref(), &dir).ok().flatten();
+            if stray && of() == Some(topic.id) {
+                self.delete_log(&dir);
             }
         }
     }

@@ -14,7 +14,9 @@ mod tests;
 
 pub(crate) use mailbox::Mailbox;
 pub(crate) use placement::{TopicSpec, valid_name};
-pub(crate) use state::{Addresses, AlterPartition, Election, MorePartitions, Refusal};
+pub(crate) use state::{
+    Addresses, AlterPartition, Election, MorePartitions, Move, Moving, Refusal,
+};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -321,6 +323,16 @@ impl Controller {
                 state.alter_quota(entity, *limit, *value);
             }
         });
+    /// Begins, changes or takes back the reassignment of a partition.
+    pub(crate) fn reassign(&self, topic: &str, index: i32, to: &Move) -> Result<(), Refusal> {
+        self.change(|state| state.reassign(topic, index, to))
+    }
+
+    /// The reassignments under way, of these partitions or all.
+    pub(crate) fn reassignments(&self, of: Option<&[(String, Vec<i32>)]>) -> Vec<Moving> {
+        self.inner.lock().state.reassignments(of)
+    }
+
     }
 
     pub(crate) fn next_producer_id(&self) -> i64 {

@@ -1,8 +1,12 @@
 //! The controller's state machine: registration, fencing, elections, topics. Pure: no clock, no I/O.
 
 mod administration;
+mod reassignment;
 
-pub(crate) use self::administration::{Election, MorePartitions};
+pub(crate) use self::{
+    administration::{Election, MorePartitions},
+    reassignment::{Move, Moving},
+};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -105,9 +109,7 @@ impl State {
         match change {
             Change::Cluster { .. } => {}
             Change::Topic(topic) => self.insert_topic(&Arc::new(topic)),
-            Change::Partition { key, partition } => {
-                self.change_partition(key, |p| *p = partition);
-            }
+            Change::Partition { key, partition } => self.put_partition(key, partition),
             Change::DeleteTopic(id) => {
                 self.remove_topic(id);
             }
@@ -261,7 +263,7 @@ impl State {
         self.image.topic_by_id(&key.topic)?.partitions.get(usize::try_from(key.index).ok()?)
     }
 
-    /// Changes one partition and, if that made a difference, its epoch and the image's version.
+    /// Changes one partition, and ends its reassignment if nothing is left to be done.
     fn change_partition(&mut self, key: PartitionKey, change: impl FnOnce(&mut PartitionImage)) {
         let Some(before) = self.partition(key) else { return };
         let mut after = before.clone();
@@ -271,6 +273,15 @@ impl State {
         }
         after.partition_epoch = after.partition_epoch.max(before.partition_epoch + 1);
         let Some(name) = self.image.names.get(&key.topic).cloned() else { return };
+        reassignment::end(&mut after);
+        reassignment::take_leave(before, &mut after, |id| self.live(id));
+        self.put_partition(key, after);
+    }
+
+    /// Puts a partition in the place of what it was and, if that makes a difference, advances its epoch and the image's
+    /// version.
+    fn put_partition(&mut self, key: PartitionKey, mut after: PartitionImage) {
+        let Some(before) = self.partition(key) else { return };
         if let Some(topic) = self.image.topics.get_mut(&name) {
             let topic = Arc::make_mut(topic);
             topic.partitions.set(key.index as usize, after.clone());

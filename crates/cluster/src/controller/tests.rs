@@ -1,4 +1,5 @@
 mod administration;
+mod reassignment;
 
 use std::path::Path;
 

@@ -69,7 +69,16 @@ struct Inner {
     fetches: FetchWaits,
     /// Deletions of records that wait for the start of the followers' logs.
     deletions: AckWaits,
-    deleted: bool,
+    gone: Option<Gone>,
+}
+
+/// Why a replica is none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Its topic was deleted.
+    Topic,
+    /// The partition lives on other brokers.
+    Elsewhere,
 }
 
 /// Why a request cannot be served here.
@@ -147,6 +156,8 @@ impl Partition {
             partition_epoch: -1,
             isr: Arc::default(),
             replicas: Arc::default(),
+            adding: Arc::default(),
+            removing: Arc::default(),
         };
         let inner = Inner {
             log,
@@ -157,7 +168,7 @@ impl Partition {
             acks: AckWaits::default(),
             fetches: FetchWaits::default(),
             deletions: AckWaits::default(),
-            deleted: false,
+            gone: None,
         };
         Self { key, topic, owner, inner: Mutex::new(inner) }
     }
@@ -185,12 +196,15 @@ impl Partition {
         if new_epoch && self.owner.plant == Some(Plant::ForgetProducersWhenElected) {
             inner.log.expire_producers(i64::MAX);
         }
-        if new_epoch || inner.leading.is_none() {
-            let followers = image.replicas.iter().copied().filter(|id| *id != me);
-            inner.leading = Some(Progress::new(followers, inner.log.end_offset(), now));
-            inner.acks.all();
-            inner.deletions.all();
-            inner.fetches.news();
+        let followers = image.replicas.iter().copied().filter(|id| *id != me);
+        match &mut inner.leading {
+            Some(progress) if !new_epoch => progress.assign(followers, now),
+            _ => {
+                inner.leading = Some(Progress::new(followers, inner.log.end_offset(), now));
+                inner.acks.all();
+                inner.deletions.all();
+                inner.fetches.news();
+            }
         }
         Self::answer_deletions(inner, me);
         self.advance(inner);
@@ -239,7 +253,7 @@ impl Partition {
     }
 
     fn not_led(inner: &Inner) -> NotServed {
-        if inner.deleted {
+        if inner.gone == Some(Gone::Topic) {
             return NotServed::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         }
         Self::with_leader(inner, ErrorCode::NOT_LEADER_OR_FOLLOWER)
@@ -491,10 +505,10 @@ impl Partition {
         Ok(inner.log.active_producers().collect())
     }
 
-    /// The replica's topic is gone: nobody waits any more, and its files can go.
-    pub(crate) fn delete(&self) {
+    /// The replica is none any more: nobody waits here, and its files can go.
+    pub(crate) fn delete(&self, why: Gone) {
         let mut inner = self.inner.lock();
-        inner.deleted = true;
+        inner.gone = Some(why);
         inner.leading = None;
         inner.acks.all();
         inner.deletions.all();

@@ -19,6 +19,12 @@ struct Follower {
     broker_epoch: Option<i64>,
 }
 
+impl Follower {
+    fn new(now: Instant) -> Self {
+        Self { end_offset: -1, log_start: -1, caught_up: now, previous: None, broker_epoch: None }
+    }
+}
+
 /// The followers of a partition as its leader sees them, for one leader epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
@@ -34,14 +40,15 @@ impl Progress {
         epoch_start: i64,
         now: Instant,
     ) -> Self {
-        let follower = Follower {
-            end_offset: -1,
-            log_start: -1,
-            caught_up: now,
-            previous: None,
-            broker_epoch: None,
-        };
-        Self { followers: followers.map(|id| (id, follower.clone())).collect(), epoch_start }
+        let followers = followers.map(|id| (id, Follower::new(now))).collect();
+        Self { followers, epoch_start }
+    }
+
+    /// A reassignment changes the followers within the epoch: who stays keeps what is known of it.
+    pub(super) fn assign(&mut self, followers: impl Iterator<Item = i32>, now: Instant) {
+        let mut known = std::mem::take(&mut self.followers);
+        let one = |id| (id, known.remove(&id).unwrap_or_else(|| Follower::new(now)));
+        self.followers = followers.map(one).collect();
     }
 
     /// Takes note of a fetch: the follower has everything from `start` to below `offset`. One of an earlier incarnation than seen

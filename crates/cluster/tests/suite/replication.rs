@@ -8,15 +8,15 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Client, batch, config, fetch_partition, fetch_request, soon, start};
-use curtail_cluster::{Cluster, ClusterConfig, Observer, SessionMetrics};
+use curtail_cluster::{Cluster, ClusterConfig, Observer, SessionMetrics, Storage};
 use curtail_wire::{
     ErrorCode,
     api::ApiKey,
     cold::{
         StrBytes,
         messages::{
-            OffsetForLeaderEpochRequest, TopicName,
+            AlterPartitionReassignmentsRequest, BrokerId, OffsetForLeaderEpochRequest, TopicName,
+            alter_partition_reassignments_request::{ReassignablePartition, ReassignableTopic},
             offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
         },
     },
@@ -373,4 +373,65 @@ async fn a_new_topic_does_not_wait_for_a_fetch_under_way() {
             assert_eq!(answer.error, ErrorCode::NONE);
         }
     }
+}
+
+/// Sends the only partition to other brokers.
+async fn reassign(client: &mut Client, to: &[i32]) {
+    let replicas = to.iter().copied().map(BrokerId).collect();
+    let partition = ReassignablePartition::default().with_replicas(Some(replicas));
+    let topic = ReassignableTopic::default()
+        .with_name(TopicName(StrBytes::from_static_str("t")))
+        .with_partitions(vec![partition]);
+    let request = AlterPartitionReassignmentsRequest::default()
+        .with_allow_replication_factor_change(true)
+        .with_topics(vec![topic]);
+    let response = client.cold(1, &request).await;
+    assert_eq!(response.responses[0].partitions[0].error_code, 0, "{response:?}");
+}
+
+#[tokio::test]
+async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ClusterConfig { storage: Storage::Dir(dir.path().to_owned()), ..config(3) };
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let log = |broker: i32| dir.path().join(format!("broker-{broker}/t-0"));
+    let (from, [first, second]) = roles(&cluster);
+    let mut old = Client::connect(&cluster, from).await;
+    assert_eq!(old.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
+
+    // As long as one of those to come hangs, the old one leads and keeps what it has.
+    cluster.freeze(second);
+    reassign(&mut old, &[first, second]).await;
+    soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().contains(&first))).await;
+    assert_eq!(old.produce("t", 0, -1, batch(&["b"], None)).await.error, ErrorCode::NONE);
+    let (_, topic) = old.metadata("t").await;
+    assert_eq!(topic.partitions[0].replicas, [first, second, from]);
+    assert_eq!(cluster.leader("t", 0).unwrap().0, from);
+    assert!(log(from).exists());
+
+    cluster.thaw(second);
+    soon(cluster.wait_until(|c| c.leader("t", 0).unwrap().0 == first)).await;
+    soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 2)).await;
+    soon(cluster.settled()).await;
+    old.send_produce("t", 0, -1, batch(&["lost"], None)).await;
+    let (_, refused) = old.produce_answer().await;
+    assert_eq!(refused.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(refused.current_leader.unwrap().leader_id, first);
+    assert!(!log(from).exists() && log(second).exists());
+    let mut new = Client::connect(&cluster, first).await;
+    assert_eq!(new.produce("t", 0, -1, batch(&["c"], None)).await.error, ErrorCode::NONE);
+    assert_eq!(new.fetch_all("t", 0, 3).await, ["a", "b", "c"]);
+
+    // Who is down when its replica goes deletes it when it comes back.
+    cluster.kill(second);
+    soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 1)).await;
+    reassign(&mut new, &[first]).await;
+    assert!(log(second).exists());
+    soon(cluster.restart(second)).await.unwrap();
+    soon(cluster.settled()).await;
+    assert!(!log(second).exists() && log(first).exists());
+    assert_eq!(new.fetch_all("t", 0, 3).await, ["a", "b", "c"]);
+    soon(cluster.shutdown()).await;
 }

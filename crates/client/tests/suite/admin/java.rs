@@ -54,6 +54,21 @@ async fn kafkas_tools_administer_the_embedded_cluster() {
     let listed = admin.list_offsets(&first, IsolationLevel::ReadUncommitted).await.unwrap();
     assert_eq!(only(listed).unwrap().offset, Some(3));
 
+    let wanted =
+        r#"{"version": 1, "partitions": [{"topic": "ours", "partition": 1, "replicas": [2, 3]}]}"#;
+    std::fs::write(file.path(), wanted).unwrap();
+    let execute = ["--reassignment-json-file", path, "--execute"];
+    let printed = run(&toolchain, &backend, "reassign.ReassignPartitionsCommand", &execute);
+    assert!(
+        printed.contains("Successfully started partition reassignment for ours-1"),
+        "{printed}"
+    );
+    let ask = async || admin.list_partition_reassignments(None).await.unwrap();
+    until(ask, BTreeMap::is_empty).await;
+    let verify = ["--reassignment-json-file", path, "--verify"];
+    let printed = run(&toolchain, &backend, "reassign.ReassignPartitionsCommand", &verify);
+    assert!(printed.contains("Reassignment of partition ours-1 is completed."), "{printed}");
+
     let printed = run(&toolchain, &backend, "LogDirsCommand", &["--describe"]);
     assert!(printed.contains(r#""partition":"ours-2""#), "{printed}");
 }

@@ -32,7 +32,6 @@ pub(super) async fn preferred_leaders_are_elected(backend: &Backend) {
     assert_eq!(code(&only(unknown)), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
 }
 
-/// The embedded cluster's replicas stay where they are.
 pub(super) async fn are_reassigned(backend: &Backend) {
     let admin = admin(backend);
     let new = NewTopic::new("moved").partitions(2).replication_factor(1);

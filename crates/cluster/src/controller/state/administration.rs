@@ -113,6 +113,8 @@ impl State {
             isr,
             replicas: replicas.into(),
         }
+            adding: Arc::default(),
+            removing: Arc::default(),
     }
 
     /// What a topic's settings would be.

@@ -36,7 +36,7 @@ impl Partition {
     }
 
     fn follows(inner: &Inner, leader_epoch: i32) -> bool {
-        inner.leading.is_none() && !inner.deleted && inner.image.leader_epoch == leader_epoch
+        inner.leading.is_none() && inner.gone.is_none() && inner.image.leader_epoch == leader_epoch
     }
 
     /// Appends what the leader of `leader_epoch` answered to a fetch from `fetch_offset`.

@@ -91,7 +91,7 @@ impl Partition {
     ) -> Result<Slice, NotServed> {
         let mut inner = self.inner.lock();
         Self::check_epoch(&inner, spec.current_leader_epoch)?;
-        let anywhere = matches!(by, ReadBy::Consumer { anywhere: true }) && !inner.deleted;
+        let anywhere = matches!(by, ReadBy::Consumer { anywhere: true }) && inner.gone.is_none();
         if inner.leading.is_none() && !anywhere {
             return Err(Self::not_led(&inner));
         }
