@@ -127,6 +127,7 @@ impl ClusterHandle {
         };
         let controller = Arc::new(Controller::new(&config, entropy, memory).map_err(storage)?);
         let admissions = Arc::new(Admissions::new(&config, memory.map(|(_, dir)| dir))?);
+        controller.configure_credentials(&admissions.credentials);
         let slots = config.broker_ids().zip(envs).zip(disks).map(|((id, env), disk)| {
             let advertised = advertised(&config, id);
             let bind = SocketAddr::new(config.bind.unwrap_or(advertised.ip()), advertised.port());

@@ -43,6 +43,7 @@ mod sasl_handshake;
 mod sync_group;
 mod served;
 mod txn_offset_commit;
+mod user_scram_credentials;
 mod verify;
 mod write_txn_markers;
 
@@ -166,6 +167,10 @@ pub(crate) async fn handle(
         if header.api == ApiKey::API_VERSIONS {
             return api_versions::unsupported(header, out);
         }
+        ApiKey::DESCRIBE_USER_SCRAM_CREDENTIALS => {
+            user_scram_credentials::describe(request, body, out)
+        }
+        ApiKey::ALTER_USER_SCRAM_CREDENTIALS => user_scram_credentials::alter(request, body, out),
         return Err("unsupported API or version".to_owned());
     }
     Ok(answer)

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 use curtail_wire::Uuid;
 use imbl::{OrdMap, OrdSet, Vector};
 
-use crate::{acl::Acl, quota::Quotas, topic_config::TopicConfig};
+use crate::{acl::Acl, quota::Quotas, sasl::Credentials, settings, topic_config::TopicConfig};
 
 /// No broker leads the partition.
 pub(crate) const NO_LEADER: i32 = -1;
@@ -23,6 +23,9 @@ pub(crate) struct Image {
     pub(crate) names: OrdMap<Uuid, Arc<str>>,
     pub(crate) acls: OrdSet<Acl>,
     pub(crate) quotas: Quotas,
+    pub(crate) credentials: Credentials,
+    /// Settings of brokers and groups that were changed.
+    pub(crate) settings: settings::Changed,
 }
 
 /// One registered broker.
@@ -82,6 +85,8 @@ impl PartitionImage {
             names: OrdMap::new(),
             acls: OrdSet::new(),
             quotas: Quotas::new(),
+            credentials: Credentials::new(),
+            settings: settings::Changed::new(),
         }
     }
 

@@ -67,6 +67,7 @@ async fn everything(backend: &Backend) {
     brokers::directories_and_features_are_described(backend).await;
     transactions::are_found_and_aborted(backend).await;
     replicas::preferred_leaders_are_elected(backend).await;
+    rights::users_have_passwords(backend).await;
 }
 
     replicas::are_reassigned(backend).await;
@@ -87,7 +88,6 @@ async fn everything_apache() {
     brokers::the_quorum_is_described(&backend).await;
     rights::access_is_ruled(&backend).await;
     rights::quotas_are_set(&backend).await;
-    rights::users_have_passwords(&backend).await;
     everything(&backend).await;
 }
 

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::{Admission, Principal, Sasl};
 use crate::{
     config::Mechanism,
-    sasl::{Exchange, Refused, Step},
+    sasl::{Credentials, Exchange, Known, Refused, Step},
 };
 
 /// Who has authenticated again has to wait this long before the next time, as with Kafka.
@@ -104,6 +104,7 @@ impl Authentication {
         &mut self,
         header: &RequestHeader<'_>,
         body: &Bytes,
+        credentials: &Credentials,
         now: Now,
     ) -> Verdict {
         let admission = Arc::clone(&self.admission);
@@ -115,7 +116,7 @@ impl Authentication {
             (State::Choice, ApiKey::API_VERSIONS) => Verdict::Serve,
             (State::Choice, ApiKey::SASL_HANDSHAKE) => self.choose(sasl, header, body),
             (State::Exchange(..), ApiKey::SASL_AUTHENTICATE) => {
-                self.exchange(sasl, header, body, now)
+                self.exchange(sasl, credentials, header, body, now)
             }
             _ => Verdict::Close("a request came before the authentication was over"),
         }
@@ -175,6 +176,7 @@ impl Authentication {
     fn exchange(
         &mut self,
         sasl: &Sasl,
+        credentials: &Credentials,
         header: &RequestHeader<'_>,
         body: &Bytes,
         now: Now,
@@ -191,7 +193,8 @@ impl Authentication {
             return Verdict::Close("SaslAuthenticate came before SaslHandshake");
         };
         let mechanism = *mechanism;
-        let stepped = exchange.step(&sasl.users, &request.auth_bytes, now.wall_ms);
+        let known = Known { users: &sasl.users, credentials };
+        let stepped = exchange.step(known, &request.auth_bytes, now.wall_ms);
         let again = self.proved.as_ref();
         if let Some(other) = again.filter(|proved| proved.mechanism != mechanism) {
             let reason = format!(

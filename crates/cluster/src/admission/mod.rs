@@ -30,7 +30,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::{
     config::{ClusterConfig, Mechanism, User},
     error::ClusterError,
-    sasl::Users,
+    sasl::{Credentials, Users},
 };
 
 /// Who does something.
@@ -140,6 +140,8 @@ pub(crate) struct Admissions {
     pub(crate) brokers: Option<BrokersOnly>,
     /// The file with the certificate that clients have to trust, if the cluster has made it.
     pub(crate) ca_file: Option<PathBuf>,
+    /// Of the users that the configuration names.
+    pub(crate) credentials: Credentials,
 }
 
 /// The listener for brokers.
@@ -166,7 +168,7 @@ impl BrokersOnly {
         let broker = User::new(BROKER, password.clone()).mechanisms([Mechanism::Plain]);
         let sasl = Sasl {
             mechanisms: vec![Mechanism::Plain],
-            users: Users::new(&[broker])?,
+            users: Users::new(&[broker])?.0,
             lifetime: Duration::ZERO,
         };
         let admission = Arc::new(Admission {
@@ -192,14 +194,12 @@ impl Admissions {
     pub(crate) fn new(config: &ClusterConfig, dir: Option<&Path>) -> Result<Self, ClusterError> {
         let random = |_| ClusterError::NoRandomness;
         let security = &config.security;
-        let sasl = match security.protocol.has_sasl() {
-            true => Some(Sasl {
-                mechanisms: security.mechanisms.clone(),
-                users: Users::new(&security.users).map_err(random)?,
-                lifetime: security.max_reauth,
-            }),
-            false => None,
-        };
+        let (users, credentials) = Users::new(&security.users).map_err(random)?;
+        let sasl = security.protocol.has_sasl().then(|| Sasl {
+            mechanisms: security.mechanisms.clone(),
+            users,
+            lifetime: security.max_reauth,
+        });
         let (tls, ca_file) = match security.protocol.has_tls() {
             true => {
                 let material = Material::new(config, dir)?;
@@ -217,6 +217,6 @@ impl Admissions {
             true => Some(BrokersOnly::new().map_err(random)?),
             false => None,
         };
-        Ok(Self { clients, brokers, ca_file })
+        Ok(Self { clients, brokers, ca_file, credentials })
     }
 }

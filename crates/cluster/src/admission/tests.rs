@@ -47,7 +47,7 @@ fn send<R: Request>(
     let frame = cold::encode_request(version, 7, Some("test"), request).unwrap();
     let frame = Bytes::from(frame).slice(4..);
     let (header, body) = split_request(&frame).unwrap();
-    authentication.receive(&header, &body, at(now))
+    authentication.receive(&header, &body, &Credentials::new(), at(now))
 }
 
 fn choose(authentication: &mut Authentication, mechanism: &str, now: Instant) -> Verdict {
@@ -268,7 +268,7 @@ proptest! {
             frame.extend(body);
             let frame = Bytes::from(frame);
             let Ok((header, body)) = split_request(&frame) else { continue };
-            match client.receive(&header, &body, at(Instant::now())) {
+            match client.receive(&header, &body, &Credentials::new(), at(Instant::now())) {
                 Verdict::Serve => prop_assert_eq!(header.api, ApiKey::API_VERSIONS),
                 Verdict::Answer(answer) | Verdict::Refuse { answer, .. } => prop_assert!(answer.len() < 1000),
                 Verdict::Close(_) => {}

@@ -70,7 +70,8 @@ async fn converse(
         };
         out.clear();
         let now = Now { instant: Instant::now(), wall_ms: broker.env.wall.now_ms() };
-        match authentication.receive(&header, &body, now) {
+        let verdict = authentication.receive(&header, &body, &broker.image().credentials, now);
+        match verdict {
             Verdict::Serve => {
                 let principal = authentication.principal();
                 let size = frame.len();

@@ -1,4 +1,4 @@
-//! ACLs and quotas as the controller keeps them.
+//! ACLs, quotas and users of SCRAM as the controller keeps them.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use super::{Refusal, journal::Change, state::State};
 use crate::{
     acl::{Acl, Filter},
     quota::{Entity, Limit},
+    sasl::{Credential, Credentials, Hash},
 };
 
 impl State {
@@ -49,6 +50,45 @@ impl State {
         self.changed(Change::Quota { entity: entity.clone(), limit, value });
     }
 
+    /// Sets what is kept of a user's password for a mechanism, or takes it away.
+    pub(super) fn set_credential(
+        &mut self,
+        user: String,
+        mechanism: Hash,
+        credential: Option<Arc<Credential>>,
+    ) {
+        let of = (user.clone(), mechanism);
+        match &credential {
+            Some(credential) => self.image.credentials.insert(of, Arc::clone(credential)),
+            None => self.image.credentials.remove(&of),
+        };
+        self.changed(Change::Credential { user, mechanism, credential });
+    }
+
+    /// Takes a credential away that must be there.
+    pub(super) fn delete_credential(
+        &mut self,
+        user: String,
+        mechanism: Hash,
+    ) -> Result<(), Refusal> {
+        let of = (user, mechanism);
+        if !self.image.credentials.contains_key(&of) {
+            let reason = "Attempt to delete a user credential that does not exist".to_owned();
+            return Err((ErrorCode::RESOURCE_NOT_FOUND, reason));
+        }
+        self.set_credential(of.0, mechanism, None);
+        Ok(())
+    }
+
+    /// Credentials that this run begins with, in the place of what an earlier one left of the same users. They are not
+    /// remembered: who is not named any more at the next start is not let in any more.
+    pub(super) fn configure_credentials(&mut self, credentials: &Credentials) {
+        for (of, credential) in credentials {
+            self.image.credentials.insert(of.clone(), Arc::clone(credential));
+        }
+        self.image.version += 1;
+    }
+
     /// As the changes that would rebuild it.
     pub(super) fn access_snapshot(&self) -> Vec<Change> {
         let acls = self.image.acls.iter().cloned().map(Change::Acl);
@@ -59,6 +99,13 @@ impl State {
                 value: Some(*value),
             })
         });
-        acls.chain(quotas).collect()
+        let credentials = self.image.credentials.iter().map(|((user, mechanism), credential)| {
+            Change::Credential {
+                user: user.clone(),
+                mechanism: *mechanism,
+                credential: Some(Arc::clone(credential)),
+            }
+        });
+        acls.chain(quotas).chain(credentials).collect()
     }
 }

@@ -15,6 +15,8 @@ use crate::{
     disk::{Disk, DiskFile},
     image::{PartitionImage, PartitionKey, TopicImage},
     quota::{Entity, Limit},
+    sasl::{Credential, Hash},
+    settings::{Given, Whose},
     topic_config::TopicConfig,
 };
 
@@ -44,6 +46,17 @@ pub(super) enum Change {
         entity: Entity,
         limit: Limit,
         value: Option<f64>,
+    },
+    /// What is kept of a user's password, or none if it is gone.
+    Credential {
+        user: String,
+        mechanism: Hash,
+        credential: Option<Arc<Credential>>,
+    },
+    /// All that is given to a broker or a group.
+    Settings {
+        whose: Whose,
+        given: Given,
     },
 }
 
@@ -76,6 +89,15 @@ enum Line {
         entity: Entity,
         limit: Limit,
         value: Option<f64>,
+    },
+    Credential {
+        user: String,
+        mechanism: Hash,
+        credential: Option<Credential>,
+    },
+    Settings {
+        whose: Whose,
+        given: Given,
     },
 }
 
@@ -142,6 +164,14 @@ impl Change {
             Self::Quota { entity, limit, value } => {
                 Line::Quota { entity: entity.clone(), limit: *limit, value: *value }
             }
+            Self::Credential { user, mechanism, credential } => Line::Credential {
+                user: user.clone(),
+                mechanism: *mechanism,
+                credential: credential.as_deref().cloned(),
+            },
+            Self::Settings { whose, given } => {
+                Line::Settings { whose: whose.clone(), given: given.clone() }
+            }
         }
     }
 
@@ -163,6 +193,10 @@ impl Change {
             Line::Acl(acl) => Self::Acl(acl),
             Line::DeleteAcl(acl) => Self::DeleteAcl(acl),
             Line::Quota { entity, limit, value } => Self::Quota { entity, limit, value },
+            Line::Credential { user, mechanism, credential } => {
+                Self::Credential { user, mechanism, credential: credential.map(Arc::new) }
+            }
+            Line::Settings { whose, given } => Self::Settings { whose, given },
         })
     }
 }

@@ -39,6 +39,8 @@ use crate::{
     disk::Disk,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
     quota::{Entity, Limit},
+    sasl::{Credential, Credentials, Hash},
+    settings::Whose,
     topic_config::ConfigEdit,
 };
 use journal::{Change, Journal};
@@ -328,9 +330,14 @@ impl Controller {
         self.change(|state| state.reassign(topic, index, to))
     }
 
-    /// The reassignments under way, of these partitions or all.
-    pub(crate) fn reassignments(&self, of: Option<&[(String, Vec<i32>)]>) -> Vec<Moving> {
-        self.inner.lock().state.reassignments(of)
+    /// Credentials that this run begins with; brokers must not have registered yet.
+    pub(crate) fn configure_credentials(&self, credentials: &Credentials) {
+        self.change(|state| state.configure_credentials(credentials));
+    }
+
+    /// Sets what is kept of a user's password for a mechanism.
+    pub(crate) fn set_credential(&self, user: String, mechanism: Hash, credential: Credential) {
+        self.change(|state| state.set_credential(user, mechanism, Some(Arc::new(credential))));
     }
 
     }
@@ -339,3 +346,5 @@ impl Controller {
         self.change(State::next_producer_id)
     }
 }
+    pub(crate) fn delete_credential(&self, user: String, mechanism: Hash) -> Result<(), Refusal> {
+        self.change(|state| state.delete_credential(user, mechanism))

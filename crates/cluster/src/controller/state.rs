@@ -122,6 +122,10 @@ impl State {
                 self.image.acls.remove(&acl);
             }
             Change::Quota { entity, limit, value } => self.alter_quota(&entity, limit, value),
+            Change::Credential { user, mechanism, credential } => {
+                self.set_credential(user, mechanism, credential);
+            }
+            Change::Settings { whose, given } => self.set_settings(whose, given),
         }
         self.changes.clear();
     }

@@ -10,7 +10,9 @@ mod users;
 use std::fmt;
 
 use ring::{digest, hmac, pbkdf2};
+use serde::{Deserialize, Serialize};
 
+pub(crate) use scram::{Credential, Credentials};
 pub use users::User;
 pub(crate) use users::Users;
 
@@ -82,6 +84,15 @@ pub(crate) enum Step {
     },
 }
 
+/// Who may come in.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// The users of PLAIN.
+    pub(crate) users: &'a Users,
+    /// Those of SCRAM, as the cluster knows them now.
+    pub(crate) credentials: &'a Credentials,
+}
+
 /// One exchange of a mechanism.
 pub(crate) enum Exchange {
     Plain,
@@ -102,26 +113,41 @@ impl Exchange {
     /// Takes a client's message. After a refusal or a proof there is no next one.
     pub(crate) fn step(
         &mut self,
-        users: &Users,
+        known: Known<'_>,
         message: &[u8],
         wall_ms: i64,
     ) -> Result<Step, Refused> {
         match self {
-            Self::Plain => plain::check(users, message),
-            Self::Scram(server) => server.step(users, message),
+            Self::Plain => plain::check(known.users, message),
+            Self::Scram(server) => server.step(known.credentials, message),
             Self::OauthBearer(server) => server.step(message, wall_ms),
         }
     }
 }
 
 /// What SCRAM is built on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hash {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Hash {
+    #[serde(rename = "SCRAM-SHA-256")]
     Sha256,
+    #[serde(rename = "SCRAM-SHA-512")]
     Sha512,
 }
 
 impl Hash {
+    /// The number that the protocol has for the mechanism (KIP-554).
+    pub(crate) fn code(self) -> i8 {
+        match self {
+            Self::Sha256 => 1,
+            Self::Sha512 => 2,
+        }
+    }
+
+    /// What has this number.
+    pub(crate) fn of_code(code: i8) -> Option<Self> {
+        [Self::Sha256, Self::Sha512].into_iter().find(|hash| hash.code() == code)
+    }
+
     fn digest(self, data: &[u8]) -> Vec<u8> {
         let algorithm = match self {
             Self::Sha256 => &digest::SHA256,

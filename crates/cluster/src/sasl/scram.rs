@@ -1,36 +1,67 @@
 //! SCRAM (RFC 5802), without channel binding, as Kafka's brokers have it.
 
-use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
-use ring::rand::{SecureRandom, SystemRandom};
+use std::{fmt, num::NonZeroU32, sync::Arc};
 
-use super::{Hash, Refused, Step, Users, same};
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use imbl::OrdMap;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+use super::{Hash, Refused, Step, same};
 
 /// Random bytes in the server's part of the nonce.
 const NONCE: usize = 24;
 
+/// What the cluster keeps of the passwords of its users of SCRAM.
+pub(crate) type Credentials = OrdMap<(String, Hash), Arc<Credential>>;
+
 /// What is kept of a password for SCRAM. It does not lead back to the password.
-pub(super) struct Verifier {
-    pub(super) salt: [u8; 16],
-    pub(super) iterations: std::num::NonZeroU32,
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Credential {
+    #[serde(with = "in_base64")]
+    salt: Vec<u8>,
+    pub(crate) iterations: NonZeroU32,
+    #[serde(with = "in_base64")]
     stored_key: Vec<u8>,
+    #[serde(with = "in_base64")]
     server_key: Vec<u8>,
 }
 
-impl Verifier {
-    pub(super) fn new(
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("iterations", &self.iterations).finish_non_exhaustive()
+    }
+}
+
+impl Credential {
+    /// From a password as a client has salted it (KIP-554).
+    pub(crate) fn of_salted(
         hash: Hash,
-        password: &str,
-        salt: [u8; 16],
-        iterations: std::num::NonZeroU32,
+        salted: &[u8],
+        salt: Vec<u8>,
+        iterations: NonZeroU32,
     ) -> Self {
-        let salted = hash.salted(password.as_bytes(), &salt, iterations);
-        let client_key = hash.hmac(&salted, b"Client Key");
+        let client_key = hash.hmac(salted, b"Client Key");
         Self {
             salt,
             iterations,
             stored_key: hash.digest(&client_key),
-            server_key: hash.hmac(&salted, b"Server Key"),
+            server_key: hash.hmac(salted, b"Server Key"),
         }
+    }
+}
+
+/// Bytes in the lines of the controller's journal.
+mod in_base64 {
+    use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&BASE64.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        BASE64.decode(String::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 
@@ -48,6 +79,8 @@ enum State {
 
 struct Challenged {
     user: String,
+    /// What the challenge was made of: one that is altered meanwhile counts from the next login on.
+    credential: Arc<Credential>,
     /// The client's header, which the client repeats in its last message.
     header: String,
     nonce: String,
@@ -60,18 +93,23 @@ impl Server {
         Self { hash, state: State::Begun }
     }
 
-    pub(super) fn step(&mut self, users: &Users, message: &[u8]) -> Result<Step, Refused> {
+    pub(super) fn step(
+        &mut self,
+        credentials: &Credentials,
+        message: &[u8],
+    ) -> Result<Step, Refused> {
         let message = std::str::from_utf8(message).map_err(|_| Refused::Invalid)?;
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Begun => self.first(users, message),
-            State::Challenged(challenged) => self.last(users, &challenged, message),
+            State::Begun => self.first(credentials, message),
+            State::Challenged(challenged) => self.last(&challenged, message),
             State::Over => Err(Refused::Invalid),
         }
     }
 
-    fn first(&mut self, users: &Users, message: &str) -> Result<Step, Refused> {
+    fn first(&mut self, credentials: &Credentials, message: &str) -> Result<Step, Refused> {
         let first = ClientFirst::parse(message).ok_or(Refused::Invalid)?;
-        let verifier = users.verifier(&first.user, self.hash).ok_or(Refused::Invalid)?;
+        let credential = credentials.get(&(first.user.clone(), self.hash));
+        let credential = credential.ok_or(Refused::Invalid)?;
         if first.on_behalf_of.is_some_and(|name| name != first.user) {
             return Err(Refused::Because(
                 "Authentication failed: Client requested an authorization id that is different from username",
@@ -80,10 +118,11 @@ impl Server {
         let mut random = [0; NONCE];
         SystemRandom::new().fill(&mut random).map_err(|_| Refused::Invalid)?;
         let nonce = format!("{}{}", first.nonce, BASE64.encode(random));
-        let salt = BASE64.encode(verifier.salt);
-        let challenge = format!("r={nonce},s={salt},i={}", verifier.iterations);
+        let salt = BASE64.encode(&credential.salt);
+        let challenge = format!("r={nonce},s={salt},i={}", credential.iterations);
         self.state = State::Challenged(Challenged {
             user: first.user,
+            credential: Arc::clone(credential),
             header: first.header.to_owned(),
             nonce,
             signed: format!("{},{challenge}", first.bare),
@@ -91,7 +130,7 @@ impl Server {
         Ok(Step::Challenge(challenge.into_bytes()))
     }
 
-    fn last(&self, users: &Users, challenged: &Challenged, message: &str) -> Result<Step, Refused> {
+    fn last(&self, challenged: &Challenged, message: &str) -> Result<Step, Refused> {
         let (unproved, proof) = message.rsplit_once(",p=").ok_or(Refused::Invalid)?;
         let mut parts = unproved.split(',');
         let header = parts.next().and_then(|part| part.strip_prefix("c="));
@@ -102,17 +141,17 @@ impl Server {
             return Err(Refused::Invalid);
         }
         let proof = BASE64.decode(proof).map_err(|_| Refused::Invalid)?;
-        let verifier = users.verifier(&challenged.user, self.hash).ok_or(Refused::Invalid)?;
+        let credential = &challenged.credential;
         let signed = format!("{},{unproved}", challenged.signed);
-        let signature = self.hash.hmac(&verifier.stored_key, signed.as_bytes());
+        let signature = self.hash.hmac(&credential.stored_key, signed.as_bytes());
         if proof.len() != signature.len() {
             return Err(Refused::Invalid);
         }
         let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
-        if !same(&self.hash.digest(&client_key), &verifier.stored_key) {
+        if !same(&self.hash.digest(&client_key), &credential.stored_key) {
             return Err(Refused::Invalid);
         }
-        let own = self.hash.hmac(&verifier.server_key, signed.as_bytes());
+        let own = self.hash.hmac(&credential.server_key, signed.as_bytes());
         let last = format!("v={}", BASE64.encode(own)).into_bytes();
         Ok(Step::Proved { last, user: challenged.user.clone(), expires_ms: None })
     }

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
 use ring::{
+    error::Unspecified,
     hmac,
     rand::{SecureRandom, SystemRandom},
 };
 
-use super::{Hash, Mechanism, scram::Verifier};
+use super::{Credential, Credentials, Hash, Mechanism};
 
 /// Rounds of hashing that a SCRAM proof costs: Kafka's default, and the least it takes.
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
@@ -82,75 +83,54 @@ fn password_mechanism(name: &str) -> Option<Mechanism> {
     Mechanism::by_name(name).filter(|mechanism| Mechanism::PASSWORDS.contains(mechanism))
 }
 
-/// What brokers know of the users. Passwords cannot be read from it.
+/// What brokers know of the users of PLAIN. Passwords cannot be read from it.
 pub(crate) struct Users {
     /// Made for this table: the tags below mean nothing elsewhere.
     key: hmac::Key,
-    known: BTreeMap<String, Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    plain: Option<hmac::Tag>,
-    sha256: Option<Verifier>,
-    sha512: Option<Verifier>,
+    plain: BTreeMap<String, hmac::Tag>,
 }
 
 impl fmt::Debug for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Users").field(&self.known.len()).finish()
+        f.debug_tuple("Users").field(&self.plain.len()).finish()
     }
 }
 
 impl Users {
-    /// Hashes the passwords; a later entry of the same name adds to an earlier one.
+    /// Hashes the passwords, for PLAIN and for SCRAM; a later entry of the same name adds to an earlier one.
     ///
     /// # Errors
     /// When the operating system gives no randomness.
-    pub(crate) fn new(users: &[User]) -> Result<Self, ring::error::Unspecified> {
+    pub(crate) fn new(users: &[User]) -> Result<(Self, Credentials), Unspecified> {
         let random = SystemRandom::new();
-        let mut users_of =
-            Self { key: hmac::Key::generate(hmac::HMAC_SHA256, &random)?, known: BTreeMap::new() };
-        for user in users {
-            for mechanism in &user.mechanisms {
-                users_of.add(user, *mechanism, &random)?;
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random)?;
+        let (mut plain, mut credentials) = (BTreeMap::new(), Credentials::new());
+        for User { name, password, mechanisms } in users {
+            let password = password.as_bytes();
+            for mechanism in mechanisms {
+                let hash = match mechanism {
+                    Mechanism::Plain => {
+                        plain.insert(name.clone(), hmac::sign(&key, password));
+                        continue;
+                    }
+                    Mechanism::ScramSha256 => Hash::Sha256,
+                    Mechanism::ScramSha512 => Hash::Sha512,
+                    // It knows nobody.
+                    Mechanism::OauthBearer => continue,
+                };
+                let mut salt = vec![0; 16];
+                random.fill(&mut salt)?;
+                let salted = hash.salted(password, &salt, ITERATIONS);
+                let credential = Credential::of_salted(hash, &salted, salt, ITERATIONS);
+                credentials.insert((name.clone(), hash), credential.into());
             }
         }
-        Ok(users_of)
-    }
-
-    fn add(
-        &mut self,
-        user: &User,
-        mechanism: Mechanism,
-        random: &SystemRandom,
-    ) -> Result<(), ring::error::Unspecified> {
-        let mut salt = [0; 16];
-        random.fill(&mut salt)?;
-        let known = self.known.entry(user.name.clone()).or_default();
-        let verifier = |hash| Verifier::new(hash, &user.password, salt, ITERATIONS);
-        match mechanism {
-            Mechanism::Plain => known.plain = Some(hmac::sign(&self.key, user.password.as_bytes())),
-            Mechanism::ScramSha256 => known.sha256 = Some(verifier(Hash::Sha256)),
-            Mechanism::ScramSha512 => known.sha512 = Some(verifier(Hash::Sha512)),
-            // It knows nobody.
-            Mechanism::OauthBearer => {}
-        }
-        Ok(())
+        Ok((Self { key, plain }, credentials))
     }
 
     /// Whether this is the user's password. Unknown users take as long as known ones.
     pub(super) fn has_password(&self, name: &str, password: &str) -> bool {
-        let kept = self.known.get(name).and_then(|known| known.plain.as_ref());
-        let tag = kept.map_or(&[][..], AsRef::as_ref);
+        let tag = self.plain.get(name).map_or(&[][..], AsRef::as_ref);
         hmac::verify(&self.key, password.as_bytes(), tag).is_ok()
-    }
-
-    pub(super) fn verifier(&self, name: &str, hash: Hash) -> Option<&Verifier> {
-        let known = self.known.get(name)?;
-        match hash {
-            Hash::Sha256 => known.sha256.as_ref(),
-            Hash::Sha512 => known.sha512.as_ref(),
-        }
     }
 }

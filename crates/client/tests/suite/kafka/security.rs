@@ -93,7 +93,14 @@ fn bounds(tools: &Tools<'_>) {
     let both = ["--producer", "--consumer", "--topic", "t", "--group", "g"];
     let allow = [&["--add", "--allow-principal", "User:alice"][..], &both].concat();
     tools.good(ACLS, "admin", &allow, "");
-    let denied = tools.run(ACLS, ("alice", "secret"), &["--list"], "");
+    let bob = ["--entity-type", "users", "--entity-name", "bob"];
+    let password = "SCRAM-SHA-512=[iterations=8192,password=secret]";
+    let change = [&["--alter", "--add-config", password][..], &bob].concat();
+    tools.good(CONFIGS, "admin", &change, "");
+    let told = tools.good(CONFIGS, "admin", &["--describe", "--entity-type", "users"], "");
+    assert!(told.contains("'bob' are SCRAM-SHA-512=iterations=8192"), "{told}");
+    // Who is known by now is let in, and has no rights.
+    let denied = tools.run(ACLS, ("bob", "secret"), &["--list"], "");
     let told = format!("{}{}", denied.stdout, denied.stderr);
     assert!(told.contains("ClusterAuthorizationException"), "{told}");
 
