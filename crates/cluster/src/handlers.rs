@@ -261,6 +261,12 @@ impl<'a> Call<'a> {
         broker: &'a Arc<Broker>,
         header: &'a RequestHeader<'a>,
         peer: IpAddr,
+    /// Whom quotas are for: who asks, and the client it has. None are for brokers.
+    fn limited(&self) -> Option<(&str, &str)> {
+        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
+        (*self.principal != Principal::Broker).then_some(client)
+    }
+
         principal: &'a Principal,
         size: usize,
     ) -> Self {
@@ -318,11 +324,21 @@ impl Call<'_> {
     /// Counts bytes of who asks against its quota; how long it has to be silent.
     fn count(&self, limit: Limit, bytes: usize) -> Duration {
         let image = self.broker.image();
-        if image.quotas.is_empty() || *self.principal == Principal::Broker {
-            return Duration::ZERO;
+        match self.limited() {
+            Some(client) if !image.quotas.is_empty() => {
+                self.broker.meters.count(&image.quotas, limit, client, bytes, Instant::now())
+            }
+            _ => Duration::ZERO,
         }
-        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
-        self.broker.meters.count(&image.quotas, limit, client, bytes, Instant::now())
+    }
+
+    /// As [`Call::count`], but what is too much is not counted, as it will not be sent.
+    fn count_if_sent(&self, limit: Limit, bytes: usize) -> Duration {
+        let silence = self.count(limit, bytes);
+        if let Some(client) = self.limited().filter(|_| !silence.is_zero()) {
+            self.broker.meters.take_back(&self.broker.image().quotas, limit, client, bytes);
+        }
+        silence
     }
 
     /// The shard that has a group.

@@ -97,6 +97,30 @@ fn of_client(quotas: &Quotas, limit: Limit, user: &str, client_id: &str) -> Opti
 pub(crate) struct Meters(Mutex<BTreeMap<(Limit, Sharers), Meter>>);
 
 impl Meters {
+    /// The most bytes that a client may read before it has to be silent; `None` without a limit.
+    pub(crate) fn most(
+        quotas: &Quotas,
+        limit: Limit,
+        (user, client_id): (&str, &str),
+    ) -> Option<f64> {
+        let (_, rate) = of_client(quotas, limit, user, client_id)?;
+        Some(rate * (SAMPLE * (SAMPLES - 1)).as_secs_f64())
+    }
+
+    /// Takes back what was counted last, as it was not sent after all.
+    pub(crate) fn take_back(
+        &self,
+        quotas: &Quotas,
+        limit: Limit,
+        (user, client_id): (&str, &str),
+        bytes: usize,
+    ) {
+        let Some((sharers, _)) = of_client(quotas, limit, user, client_id) else { return };
+        if let Some(meter) = self.0.lock().get_mut(&(limit, sharers)) {
+            meter.take_back(bytes);
+        }
+    }
+
     /// Counts bytes of a client; how long it has to be silent, if that was too many.
     pub(crate) fn count(
         &self,
@@ -135,6 +159,12 @@ impl Meter {
     fn is_in_use(&self, now: Instant) -> bool {
         let last = self.samples.back();
         last.is_some_and(|(began, _)| now.saturating_duration_since(*began) < SAMPLE * SAMPLES)
+    }
+
+    fn take_back(&mut self, bytes: usize) {
+        if let Some((_, counted)) = self.samples.back_mut() {
+            *counted = counted.saturating_sub(bytes as u64);
+        }
     }
 
     fn count(&mut self, bytes: usize, rate: f64, now: Instant) -> Duration {

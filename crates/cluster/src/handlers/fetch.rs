@@ -11,6 +11,8 @@
 //! - From version 11 a follower serves consumers, too, and a leader may send those that say their rack to a nearer
 //!   replica instead of answering with records (KIP-392).
 //! - A follower's fetch says what it has and moves the high watermark.
+//! - What is beyond a consumer's quota is not sent: the answer is empty and says how long the client is not read from
+//!   (KIP-219). The session stays as it was.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +29,7 @@ use super::{Answer, Call, Endpoints, muted, throttle_ms};
 use crate::{
     acl::{Operation, Resource},
     config::ReplicaSelector,
-    quota::Limit,
+    quota::{Limit, Meters},
     replica::{
         partition::{NotServed, Partition, ReadBy, ReadSpec},
         purgatory::{Reader, Wait},
@@ -56,17 +58,13 @@ pub(super) async fn handle(
     }
     let by_ids = call.version() >= TOPIC_IDS;
     let begun = call.broker.sessions.lock().begin(&request, by_ids, Instant::now());
-    let mut response = match begun {
+    let (response, silence) = match begun {
         Ok((context, items)) => serve(call, &request, &context, items).await,
-        Err(error) => FetchResponse { error, ..FetchResponse::default() },
+        Err(error) => {
+            call.concerns(0);
+            (FetchResponse { error, ..FetchResponse::default() }, Duration::ZERO)
+        }
     };
-    let read = response.topics.iter().flat_map(|topic| &topic.partitions);
-    let bytes = read.map(|partition| partition.records.len()).sum();
-    let silence = match request.replica_id {
-        0.. => Duration::ZERO,
-        _ => call.count(Limit::ConsumerByteRate, bytes),
-    };
-    response.throttle_time_ms = throttle_ms(silence);
     response.encode_frame(call.version(), call.header.correlation_id, out);
     Ok(muted(Answer::Written, silence))
 /// What to answer, and how long nothing is read from the client then.
@@ -81,10 +79,20 @@ async fn serve(
     call.concerns(items.len());
     let poll = Poll::new(call, request, items);
     let answers = poll.answers().await;
+    let bytes = answers.iter().map(|(_, answer)| answer.records.len()).sum();
+    let silence = match request.replica_id {
+        0.. => Duration::ZERO,
+        _ => call.count_if_sent(Limit::ConsumerByteRate, bytes),
+    };
+    if !silence.is_zero() {
+        let throttle_time_ms = throttle_ms(silence);
+        let session_id = context.session_id();
+        return (FetchResponse { throttle_time_ms, session_id, ..Default::default() }, silence);
+    }
     let random = || call.broker.env.entropy.next_u64();
     let (session_id, answers) =
         call.broker.sessions.lock().finish(context, answers, random, Instant::now());
-    respond(call, session_id, answers)
+    (respond(call, session_id, answers), silence)
 }
 
 fn respond(
@@ -166,7 +174,9 @@ impl<'a> Poll<'a> {
             _ => ReadBy::Consumer { anywhere: call.version() >= RACKS },
         };
         let most = match by {
-            ReadBy::Consumer { .. } => request.max_bytes.min(call.broker.config.fetch_max_bytes),
+            ReadBy::Consumer { .. } => {
+                request.max_bytes.min(call.broker.config.fetch_max_bytes).min(quota(call))
+            }
             ReadBy::Follower { .. } => request.max_bytes,
         };
         let max_bytes = usize::try_from(most).unwrap_or(0);
@@ -320,6 +330,16 @@ fn replica(call: &Call<'_>, item: &Item) -> Result<Arc<Partition>, NotServed> {
             call.replica(&topic, item.fetch.index)
         }
     }
+}
+
+/// The most bytes that the quota of who asks ever lets through at once.
+fn quota(call: &Call<'_>) -> i32 {
+    let image = call.broker.image();
+    let client = call.limited().filter(|_| !image.quotas.is_empty());
+    let most =
+        client.and_then(|client| Meters::most(&image.quotas, Limit::ConsumerByteRate, client));
+    // A float too large for it becomes the largest number.
+    most.map_or(i32::MAX, |most| most as i32)
 }
 
 fn nothing(index: i32) -> FetchPartitionResponse {

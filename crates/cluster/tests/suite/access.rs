@@ -257,16 +257,10 @@ async fn who_writes_too_fast_is_held_back() {
     soon(cluster.settled()).await;
     // About half a second more than the ten that count.
     let value = "x".repeat(2000);
-    let silence = |ms: i32| Duration::from_millis(u64::try_from(ms).unwrap());
     client.send_produce("t", 0, -1, batch(&[&value], None)).await;
     let response: ProduceResponse = client.produce_answer().await.0;
     let told = silence(response.throttle_time_ms);
     assert!(told > Duration::from_millis(100), "{told:?}");
-    let answered = Instant::now();
-    let response = client.fetch_raw(12, &fetch_request("t", 0, 0)).await;
-    assert!(answered.elapsed() >= told, "nothing is read meanwhile");
-    let told = silence(response.throttle_time_ms);
-    assert!(told > Duration::ZERO);
     let answered = Instant::now();
     let component = ComponentData::default()
         .with_entity_type(text("client-id"))
@@ -280,6 +274,52 @@ async fn who_writes_too_fast_is_held_back() {
         entries.iter().map(|entry| entry.entity[0].entity_name.as_deref()).collect();
     assert_eq!(names, [None, Some("test")]);
     assert_eq!(entries[1].values[0].value, 200.0);
+    soon(cluster.shutdown()).await;
+}
+
+fn silence(ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap())
+}
+
+#[tokio::test]
+async fn who_reads_too_fast_gets_nothing_until_it_has_waited() {
+    let cluster = start(config(1)).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    let mut client = Client::connect(&cluster, 1).await;
+    // Ten seconds' worth is the first one, but not both.
+    for value in ["x".repeat(90_000), "y".repeat(60_000)] {
+        let answer = client.produce("t", 0, -1, batch(&[&value], None)).await;
+        assert_eq!(answer.error, ErrorCode::NONE);
+    }
+    let altered = quota("client-id", Some("test"), "consumer_byte_rate", 10_000.0);
+    assert_eq!(client.cold(1, &altered).await.entries[0].error_code, 0);
+    soon(cluster.settled()).await;
+    let mut request = fetch_request("t", 0, 0);
+    request.topics[0].partitions[0].max_bytes = 1;
+    request.session_epoch = 0;
+    let first = client.fetch_raw(12, &request).await;
+    assert_eq!(first.throttle_time_ms, 0);
+    assert_eq!(values(&first.topics[0].partitions[0].records).len(), 1);
+
+    // The session goes on with what the client asks for next, whether or not that is answered.
+    request.session_id = first.session_id;
+    request.session_epoch = 1;
+    request.topics[0].partitions[0].fetch_offset = 1;
+    let refused = client.fetch_raw(12, &request).await;
+    let told = silence(refused.throttle_time_ms);
+    assert!(told > Duration::ZERO && refused.topics.is_empty(), "{refused:?}");
+    assert_eq!((refused.error, refused.session_id), (ErrorCode::NONE, first.session_id));
+    let answered = Instant::now();
+    let altered = quota("client-id", Some("test"), "consumer_byte_rate", 20_000.0);
+    assert_eq!(client.cold(1, &altered).await.entries[0].error_code, 0);
+    assert!(answered.elapsed() >= told, "nothing is read meanwhile");
+    soon(cluster.settled()).await;
+    request.session_epoch = 2;
+    request.topics.clear();
+    let second = client.fetch_raw(12, &request).await;
+    // Had it been counted twice, it would be too much again.
+    assert_eq!(second.throttle_time_ms, 0);
+    assert_eq!(values(&second.topics[0].partitions[0].records)[0].0, 1);
     soon(cluster.shutdown()).await;
 }
 
