@@ -93,64 +93,6 @@ pub(crate) enum Answer {
     Close,
 }
 
-/// The versions served of each API, and the lowest one advertised.
-const SERVED: &[(ApiKey, RangeInclusive<i16>, i16)] = &[
-    // librdkafka takes a broker without Produce 0 for one that it cannot compress for (KAFKA-18659).
-    (ApiKey::PRODUCE, 3..=13, 0),
-    (ApiKey::FETCH, 4..=17, 4),
-    (ApiKey::LIST_OFFSETS, 1..=10, 1),
-    (ApiKey::METADATA, 0..=13, 0),
-    (ApiKey::OFFSET_COMMIT, 2..=9, 2),
-    (ApiKey::OFFSET_FETCH, 1..=9, 1),
-    (ApiKey::FIND_COORDINATOR, 0..=6, 0),
-    (ApiKey::JOIN_GROUP, 0..=9, 0),
-    (ApiKey::HEARTBEAT, 0..=4, 0),
-    (ApiKey::LEAVE_GROUP, 0..=5, 0),
-    (ApiKey::SYNC_GROUP, 0..=5, 0),
-    (ApiKey::DESCRIBE_GROUPS, 0..=6, 0),
-    (ApiKey::LIST_GROUPS, 0..=5, 0),
-    // librdkafka takes a broker without SaslHandshake 0 for one that has no handshake at all.
-    };
-    let answer = dispatch(request, body, out).await?;
-    if matches!(served.rights, Rights::Asked(_)) && !request.has_asked() {
-        return Err("the handler has not asked whether this is allowed".to_owned());
-    (ApiKey::SASL_HANDSHAKE, 1..=1, 0),
-    (ApiKey::API_VERSIONS, 0..=4, 0),
-    (ApiKey::CREATE_TOPICS, 2..=7, 2),
-    (ApiKey::DELETE_TOPICS, 1..=6, 1),
-    (ApiKey::DELETE_RECORDS, 0..=2, 0),
-    (ApiKey::INIT_PRODUCER_ID, 0..=5, 0),
-    (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, 2),
-    (ApiKey::ADD_PARTITIONS_TO_TXN, 0..=5, 0),
-    (ApiKey::ADD_OFFSETS_TO_TXN, 0..=4, 0),
-    (ApiKey::END_TXN, 0..=5, 0),
-    (ApiKey::WRITE_TXN_MARKERS, 1..=1, 1),
-    (ApiKey::TXN_OFFSET_COMMIT, 0..=5, 0),
-    (ApiKey::DESCRIBE_ACLS, 1..=3, 1),
-    (ApiKey::CREATE_ACLS, 1..=3, 1),
-    (ApiKey::DELETE_ACLS, 1..=3, 1),
-    (ApiKey::DESCRIBE_CONFIGS, 1..=4, 1),
-    (ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1),
-    (ApiKey::CREATE_PARTITIONS, 0..=3, 0),
-    (ApiKey::SASL_AUTHENTICATE, 0..=2, 0),
-    (ApiKey::DELETE_GROUPS, 0..=2, 0),
-    (ApiKey::ELECT_LEADERS, 0..=2, 0),
-    (ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, 0),
-    (ApiKey::OFFSET_DELETE, 0..=0, 0),
-    (ApiKey::DESCRIBE_CLIENT_QUOTAS, 0..=1, 0),
-    (ApiKey::ALTER_CLIENT_QUOTAS, 0..=1, 0),
-    (ApiKey::DESCRIBE_CLUSTER, 0..=2, 0),
-    (ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0),
-    (ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0),
-    (ApiKey::LIST_TRANSACTIONS, 0..=1, 0),
-    (ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1, 0),
-    (ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, 0),
-];
-
-fn is_served(header: &RequestHeader<'_>) -> bool {
-    SERVED.iter().any(|(api, versions, _)| *api == header.api && versions.contains(&header.version))
-}
-
 /// Handles one request. `out` is empty and receives the parts of the answer's frame.
 ///
 /// # Errors
@@ -382,11 +324,14 @@ impl Call<'_> {
         self.replica(image.topic(topic).ok_or_else(unknown)?, index)
     }
 
-    /// The replica here of a partition whose topic the request names by its id.
-    fn replica_by_id(&self, topic: Uuid, index: i32) -> Result<Arc<Partition>, NotServed> {
-        let image = self.broker.image();
-        let unknown = || NotServed::code(ErrorCode::UNKNOWN_TOPIC_ID);
-        self.replica(image.topic_by_id(&topic).ok_or_else(unknown)?, index)
+    /// The topic of an id that the request has: whether it may be asked for can only be said by its name. What there is
+    /// not needs no right.
+    fn topic_by_id(&self, id: Uuid) -> Result<Arc<TopicImage>, ErrorCode> {
+        let topic = self.broker.image().topic_by_id(&id).cloned();
+        topic.ok_or_else(|| {
+            self.concerns(0);
+            ErrorCode::UNKNOWN_TOPIC_ID
+        })
     }
 }
 

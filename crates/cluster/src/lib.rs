@@ -26,6 +26,7 @@ mod quota;
 mod replica;
 mod sasl;
 mod session;
+mod settings;
 mod topic_config;
 mod transaction;
 

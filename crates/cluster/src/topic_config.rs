@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use curtail_wire::records::TimestampType;
 
-use crate::{config::ClusterConfig, log::LogConfig};
+use crate::{config::ClusterConfig, log::LogConfig, settings::BrokerSettings};
 
 /// Where a value comes from, as DescribeConfigs numbers it.
 pub(crate) const SOURCE_TOPIC: i8 = 1;
@@ -89,19 +89,12 @@ impl TopicConfig {
     ///
     /// # Errors
     /// What is wrong, for the answer's error message.
-    pub(crate) fn edited(
-        &self,
-        edits: &[(String, ConfigEdit)],
-        cluster: &ClusterConfig,
-    ) -> Result<Self, String> {
+    pub(crate) fn edited(&self, edits: &[(String, ConfigEdit)]) -> Result<Self, String> {
         let mut given = self.given.clone();
         for (name, edit) in edits {
             let is_list = LISTS.contains(&name.as_str());
-            let list = || {
-                let described = self.describe(cluster).into_iter();
-                let value =
-                    described.filter(|(known, ..)| known == name).map(|(_, value, _)| value);
-                value.flat_map(|value| split(&value).collect::<Vec<_>>()).collect::<Vec<String>>()
+            let list = || -> Vec<String> {
+                split(self.given.get(name).map_or(built_in(name), String::as_str)).collect()
             };
             let value = match edit {
                 ConfigEdit::Set(value) => value.clone(),
@@ -184,41 +177,30 @@ impl TopicConfig {
     }
 
     /// Every setting with its value and the number of its source.
-    pub(crate) fn describe(&self, cluster: &ClusterConfig) -> Vec<(&'static str, String, i8)> {
-        let defaults = ClusterConfig::default();
-        let value_of = |config: &ClusterConfig, name: &str| {
-            config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
+    pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<(&'static str, String, i8)> {
+        let one = |(name, broker_name, _): &(&'static str, Option<&str>, Check)| {
+            let own = self.given.get(*name).map(|value| (value.clone(), SOURCE_TOPIC));
+            let or_brokers = || brokers.get((*broker_name)?);
+            let (value, source) = own
+                .or_else(or_brokers)
+                .unwrap_or_else(|| (built_in(name).to_owned(), SOURCE_DEFAULT));
+            (*name, value, source)
         };
-        let built_in = |name: &str| match name {
-            "cleanup.policy" => "delete",
-            "compression.type" => "producer",
-            "index.interval.bytes" => "4096",
-            "message.timestamp.after.max.ms" => "3600000",
-            "retention.bytes" => "-1",
-            "retention.ms" => "604800000",
-            "unclean.leader.election.enable" => "false",
-            _ => "9223372036854775807",
-        };
-        SETTINGS
-            .iter()
-            .map(|(name, broker_name, _)| {
-                if let Some(value) = self.given.get(*name) {
-                    return (*name, value.clone(), SOURCE_TOPIC);
-                }
-                match broker_name.and_then(|name| value_of(cluster, name)) {
-                    Some(value) => {
-                        let default = broker_name.and_then(|name| value_of(&defaults, name));
-                        let source = if default.as_ref() == Some(&value) {
-                            SOURCE_DEFAULT
-                        } else {
-                            SOURCE_STATIC
-                        };
-                        (*name, value, source)
-                    }
-                    None => (*name, built_in(name).into(), SOURCE_DEFAULT),
-                }
-            })
-            .collect()
+        SETTINGS.iter().map(one).collect()
+    }
+}
+
+/// The value of a setting that brokers have no default of their own for.
+fn built_in(name: &str) -> &'static str {
+    match name {
+        "cleanup.policy" => "delete",
+        "compression.type" => "producer",
+        "index.interval.bytes" => "4096",
+        "message.timestamp.after.max.ms" => "3600000",
+        "retention.bytes" => "-1",
+        "retention.ms" => "604800000",
+        "unclean.leader.election.enable" => "false",
+        _ => "9223372036854775807",
     }
 }
 

@@ -62,6 +62,7 @@ async fn everything(backend: &Backend) {
     topics::offsets_are_listed(backend).await;
     topics::partitions_are_added(backend).await;
     configs::are_described_and_altered(backend).await;
+    configs::of_brokers_and_groups_change_while_they_run(backend).await;
     groups::are_listed_described_and_deleted(backend).await;
     groups::offsets_are_listed_altered_and_deleted(backend).await;
     brokers::directories_and_features_are_described(backend).await;

@@ -38,6 +38,7 @@ use crate::{
         purgatory::WaitIds,
     },
     session::SessionCache,
+    settings::BrokerSettings,
     transaction::Transactions,
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct Broker {
     owner: Arc<Owner>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    /// What it was started with, and what was changed since.
+    settings: ArcSwap<BrokerSettings>,
     /// The broker's own, possibly old, copy of the metadata: the only one its answers come from.
     image: ArcSwap<Image>,
     partitions: RwLock<BTreeMap<PartitionKey, Arc<Partition>>>,
@@ -74,6 +77,11 @@ impl Broker {
     /// The broker's copy of the metadata.
     pub(crate) fn image(&self) -> arc_swap::Guard<Arc<Image>> {
         self.image.load()
+    }
+
+    /// The settings that can be changed while the broker runs, as they are now; the others as well.
+    pub(crate) fn settings(&self) -> arc_swap::Guard<Arc<BrokerSettings>> {
+        self.settings.load()
     }
 
     /// The replica here of a partition.
@@ -117,6 +125,11 @@ impl Broker {
         let changed = changed_topics(&before, image);
         // Replicas take up their roles before clients are sent to them.
         for (old, topic) in &changed {
+        if before.settings != image.settings {
+            let settings = BrokerSettings::new(&self.config, self.id, &image.settings);
+            self.settings.store(Arc::new(settings));
+            image.topics.values().for_each(|topic| self.configure_replicas(topic));
+        }
             if old.as_ref().is_some_and(|old| old.config != topic.config) {
                 self.configure_replicas(topic);
             }
@@ -145,7 +158,8 @@ impl Broker {
 
     /// Has the replicas here take on a topic's changed settings.
     fn configure_replicas(&self, topic: &TopicImage) {
-        let min_isr = topic.config.min_insync_replicas(&self.config);
+        let settings = self.settings();
+        let min_isr = topic.config.min_insync_replicas(&settings.config);
         for index in 0..topic.partitions.len() as i32 {
                     continue;
                 }
@@ -155,7 +169,7 @@ impl Broker {
                     replica.apply(partition, now);
                     left.push((Arc::clone(&topic.name), key));
             if let Some(partition) = self.partition(PartitionKey { topic: topic.id, index }) {
-                partition.configure(topic.config.log_config(&self.config), min_isr);
+                partition.configure(topic.config.log_config(&settings.config), min_isr);
             }
         }
     }
@@ -196,12 +210,13 @@ impl Broker {
         }
         disk.create_dir_all(&dir).map_err(failed)?;
         log::write_partition_metadata(disk, &dir, topic.id)?;
-        let config = topic.config.log_config(&self.config);
+        let settings = self.settings();
+        let config = topic.config.log_config(&settings.config);
         let (log, recovery) = PartitionLog::open(Arc::clone(&self.disk), dir.clone(), config)?;
         if recovery.truncated_bytes > 0 {
             tracing::warn!(dir = %dir.display(), bytes = recovery.truncated_bytes, "torn tail of the log cut off");
         }
-        let min_isr = topic.config.min_insync_replicas(&self.config);
+        let min_isr = topic.config.min_insync_replicas(&settings.config);
         let name = Arc::clone(&topic.name);
         let partition = Arc::new(Partition::new(key, name, log, min_isr, Arc::clone(&self.owner)));
         self.partitions.write().insert(key, Arc::clone(&partition));

@@ -40,6 +40,7 @@ use crate::{
         purgatory::WaitIds,
     },
     session::SessionCache,
+    settings::{BrokerSettings, Changed},
 };
 
 /// How a broker is doing.
@@ -249,6 +250,7 @@ impl Life {
             owner,
             disk: Arc::clone(&slot.disk),
             dir: slot.dir.clone(),
+            settings: ArcSwap::from_pointee(BrokerSettings::new(&config, id, &Changed::new())),
             image: ArcSwap::from_pointee(Image::empty(&image.cluster_id)),
             partitions: RwLock::default(),
             spawner,
@@ -384,7 +386,7 @@ impl Life {
     fn connected(&mut self, (socket, peer): Connected, admission: &Arc<Admission>) {
         let open = self.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.connections));
-        if open >= self.broker.config.max_connections {
+        if open >= self.broker.settings().config.max_connections {
             tracing::warn!(broker = self.broker.id, "max.connections reached; connection closed");
             return;
         }

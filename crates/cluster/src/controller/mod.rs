@@ -280,7 +280,7 @@ impl Controller {
         topic: &str,
         edits: &[(String, ConfigEdit)],
     ) -> Result<(), Refusal> {
-        self.change(|state| state.alter_config(topic, edits, &self.config))
+        self.change(|state| state.alter_config(topic, edits))
     }
 
     /// Whether [`Controller::alter_config`] would do it.
@@ -289,7 +289,25 @@ impl Controller {
         topic: &str,
         edits: &[(String, ConfigEdit)],
     ) -> Result<(), Refusal> {
-        self.inner.lock().state.check_config(topic, edits, &self.config).map(drop)
+        self.inner.lock().state.check_config(topic, edits).map(drop)
+    }
+
+    /// Changes the settings of a broker or a group.
+    pub(crate) fn alter_settings(
+        &self,
+        whose: &Whose,
+        edits: &[(String, ConfigEdit)],
+    ) -> Result<(), Refusal> {
+        self.change(|state| state.alter_settings(whose, edits, &self.config))
+    }
+
+    /// Whether [`Controller::alter_settings`] would do it.
+    pub(crate) fn check_settings(
+        &self,
+        whose: &Whose,
+        edits: &[(String, ConfigEdit)],
+    ) -> Result<(), Refusal> {
+        self.inner.lock().state.check_settings(whose, edits, &self.config).map(drop)
     }
 
     pub(crate) fn all_partitions(&self) -> BTreeMap<String, Vec<i32>> {

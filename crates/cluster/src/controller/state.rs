@@ -135,6 +135,7 @@ impl State {
         let mut changes = vec![Change::ProducerIds { end: self.producer_ids_end }];
         changes.extend(self.image.topics.values().map(|t| Change::Topic((**t).clone())));
         changes.extend(self.access_snapshot());
+        changes.extend(self.settings_snapshot());
         changes
     }
 

@@ -33,6 +33,7 @@ use crate::{
     config::Plant,
     log::{TxnMarker, VerificationGuard},
     replica::partition::{NotServed, Taken},
+    settings::of_group,
 };
 
 /// How often expired offsets are looked for (`offsets.retention.check.interval.ms`).
@@ -188,13 +189,17 @@ impl State for Groups {
 
     fn loaded(&mut self, cx: &mut Cx<'_, Self>) {
         self.next_retention_check = Some(cx.now + RETENTION_CHECK);
+        let image = cx.broker.image();
         for (id, kept) in &mut self.groups {
             if cx.broker.config.plant == Some(Plant::ForgetCommits) {
                 kept.offsets = Offsets::default();
             }
             match &mut kept.group {
                 AnyGroup::Classic(group) => group.resume(cx.now),
-                AnyGroup::Consumer(group) => group.resume(cx.now),
+                AnyGroup::Consumer(group) => {
+                    group.configure(&of_group(&self.settings, &image.settings, id));
+                    group.resume(cx.now);
+                }
             }
             kept.due = kept.group.deadline();
             self.due.extend(kept.due.map(|due| (due, id.clone())));

@@ -1,5 +1,5 @@
-//! DescribeConfigs, key 32, versions 1 to 4: topics (2) and brokers (4). Other resources are refused with
-//! INVALID_REQUEST.
+//! DescribeConfigs, key 32, versions 1 to 4: topics (2), brokers (4) and groups (32). Other resources are refused with
+//! INVALID_REQUEST. A broker without a name stands for what was changed for all brokers.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -15,11 +15,15 @@ use super::{Answer, Call, text};
 use crate::{
     acl::{Operation, Resource},
     config::ClusterConfig,
-    topic_config::{SOURCE_DEFAULT, SOURCE_STATIC},
+    settings::{BrokerSettings, SOURCE_BROKERS, describe_group, is_dynamic},
 };
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const GROUP: i8 = 32;
+
+/// Nobody's id.
+const NO_BROKER: i32 = -1;
 
 /// A setting: its name, value, source and whether it cannot be changed.
 type Setting = (&'static str, String, i8, bool);
@@ -57,38 +61,49 @@ fn settings(
     call: &Call<'_>,
     resource: &DescribeConfigsResource,
 ) -> Result<Vec<Setting>, (ErrorCode, &'static str)> {
-    let config = &call.broker.config;
+    let settings = call.broker.settings();
+    let name = resource.resource_name.as_str();
+    let require = |resource: Resource<'_>| {
+        let allowed = call.require(Operation::DescribeConfigs, resource);
+        allowed.map_err(|code| (code, code.message()))
+    };
+    let changeable = |(name, value, source)| (name, value, source, false);
     match resource.resource_type {
         TOPIC => {
-            let topic = Resource::Topic(&resource.resource_name);
-            call.require(Operation::DescribeConfigs, topic)
-                .map_err(|code| (code, code.message()))?;
+            require(Resource::Topic(name))?;
             let image = call.broker.image();
             let topic = image
-                .topic(&resource.resource_name)
+                .topic(name)
                 .ok_or((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic."))?;
-            let described = topic.config.describe(config).into_iter();
-            Ok(described.map(|(name, value, source)| (name, value, source, false)).collect())
+            Ok(topic.config.describe(&settings).into_iter().map(changeable).collect())
         }
         BROKER => {
-            let refused = call.require(Operation::DescribeConfigs, Resource::Cluster);
-            refused.map_err(|code| (code, code.message()))?;
-            let name = resource.resource_name.as_str();
-            if !name.is_empty() && name.parse() != Ok(call.broker.id) {
-                let reason = "A broker describes only itself.";
-                return Err((ErrorCode::INVALID_REQUEST, reason));
-            }
-            let defaults = ClusterConfig::default();
-            let described = config.properties().zip(defaults.properties());
-            Ok(described
-                .map(|((name, value), (_, default))| {
-                    let source = if value == default { SOURCE_DEFAULT } else { SOURCE_STATIC };
-                    (name, value, source, true)
-                })
-                .collect())
+            require(Resource::Cluster)?;
+            let described = match name {
+                "" => of_all_brokers(call),
+                name if name.parse() == Ok(call.broker.id) => settings.describe(),
+                _ => return Err((ErrorCode::INVALID_REQUEST, "A broker describes only itself.")),
+            };
+            let one = |(name, value, source)| (name, value, source, !is_dynamic(name));
+            Ok(described.into_iter().map(one).collect())
         }
-        _ => Err((ErrorCode::INVALID_REQUEST, "Only topics and brokers can be described.")),
+        GROUP => {
+            require(Resource::Group(name))?;
+            let image = call.broker.image();
+            let described = describe_group(&settings, &image.settings, name);
+            Ok(described.into_iter().map(changeable).collect())
+        }
+        _ => {
+            call.concerns(0);
+            let reason = "Only topics, brokers and groups can be described.";
+            Err((ErrorCode::INVALID_REQUEST, reason))
+        }
     }
+}
+
+fn of_all_brokers(call: &Call<'_>) -> Vec<(&'static str, String, i8)> {
+    let all = BrokerSettings::new(&call.broker.config, NO_BROKER, &call.broker.image().settings);
+    all.describe().into_iter().filter(|(.., source)| *source == SOURCE_BROKERS).collect()
 }
 
 fn describe(call: &Call<'_>, setting: Setting) -> DescribeConfigsResourceResult {

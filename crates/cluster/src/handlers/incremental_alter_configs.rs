@@ -1,5 +1,5 @@
-//! IncrementalAlterConfigs, key 44, versions 0 and 1 (KIP-339): settings of topics. Those of brokers are fixed when the
-//! cluster starts and are refused with INVALID_REQUEST, as Apache Kafka refuses settings that are read-only.
+//! IncrementalAlterConfigs, key 44, versions 0 and 1 (KIP-339): settings of topics, brokers (KIP-226) and groups. What a
+//! running broker cannot take on is refused with INVALID_REQUEST, as Apache Kafka refuses settings that are read-only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,23 +17,24 @@ use super::{Answer, Call, text};
 use crate::{
     acl::{Operation, Resource},
     controller::Refusal,
+    settings::Whose,
     topic_config::ConfigEdit,
 };
 
 const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+const GROUP: i8 = 32;
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: IncrementalAlterConfigsRequest = call.decode(body)?;
+    call.concerns(request.resources.len());
     let mut named: BTreeMap<(i8, &str), usize> = BTreeMap::new();
     for resource in &request.resources {
         *named.entry((resource.resource_type, &resource.resource_name)).or_default() += 1;
     }
     let responses = request.resources.iter().map(|resource| {
         let once = named[&(resource.resource_type, resource.resource_name.as_str())] == 1;
-        let done = match once {
-            true => alter(call, resource, request.validate_only),
-            false => refuse("Each resource must appear at most once."),
-        };
+        let done = alter(call, resource, once, request.validate_only);
         let response = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
@@ -55,16 +56,19 @@ fn refuse<T>(reason: &str) -> Result<T, Refusal> {
 fn alter(
     call: &Call<'_>,
     resource: &AlterConfigsResource,
+    once: bool,
     validate_only: bool,
 ) -> Result<(), Refusal> {
+    let name = resource.resource_name.as_str();
     let of = match resource.resource_type {
-        TOPIC => Resource::Topic(&resource.resource_name),
+        TOPIC => Resource::Topic(name),
+        GROUP => Resource::Group(name),
         _ => Resource::Cluster,
     };
     let allowed = call.require(Operation::AlterConfigs, of);
     allowed.map_err(|code| (code, code.message().to_owned()))?;
-    if resource.resource_type != TOPIC {
-        return refuse("Only settings of topics can be changed while this cluster runs.");
+    if !once {
+        return refuse("Each resource must appear at most once.");
     }
     let names: BTreeSet<&str> = resource.configs.iter().map(|config| &*config.name).collect();
     if names.len() < resource.configs.len() {
@@ -75,10 +79,20 @@ fn alter(
         Ok((config.name.to_string(), edit))
     });
     let edits: Vec<(String, ConfigEdit)> = edits.collect::<Result<_, Refusal>>()?;
-    let topic = resource.resource_name.as_str();
+    let controller = &call.broker.controller;
+    let whose = match resource.resource_type {
+        TOPIC if validate_only => return controller.check_config(name, &edits),
+        TOPIC => return controller.alter_config(name, &edits),
+        GROUP if name.is_empty() => return refuse("Default group resources are not allowed."),
+        GROUP => Whose::Group(name.to_owned()),
+        BROKER if name.is_empty() => Whose::Brokers,
+        BROKER if name.parse() == Ok(call.broker.id) => Whose::Broker(call.broker.id),
+        BROKER => return refuse("A broker changes only its own settings."),
+        _ => return refuse("Only settings of topics, brokers and groups can be changed."),
+    };
     match validate_only {
-        true => call.broker.controller.check_config(topic, &edits),
-        false => call.broker.controller.alter_config(topic, &edits),
+        true => controller.check_settings(&whose, &edits),
+        false => controller.alter_settings(&whose, &edits),
     }
 }
 

@@ -15,10 +15,11 @@ use curtail_wire::{
     cold::messages::{
         ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, DescribeGroupsRequest, GroupId,
-        HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-        OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+        HeartbeatRequest, IncrementalAlterConfigsRequest, JoinGroupRequest, LeaveGroupRequest,
+        ListGroupsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
         consumer_group_describe_response::DescribedGroup,
         consumer_group_heartbeat_request::TopicPartitions,
+        incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
         join_group_request::JoinGroupRequestProtocol,
         leave_group_request::MemberIdentity,
         offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
@@ -460,4 +461,25 @@ async fn a_group_is_of_one_protocol_at_a_time() {
     assert_eq!(listed(&mut client, &[]).await, None);
     assert_eq!(committed(&mut client, None).await, (ErrorCode::NONE, -1));
     cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_group_goes_by_settings_of_its_own() {
+    let cluster = with_topics(quick(1)).await;
+    let mut client = coordinator(&cluster).await;
+    let mut member = Member::new("m");
+    assert_eq!(member.beat(&mut client).await.heartbeat_interval_ms, 50);
+    let setting = AlterableConfig::default()
+        .with_name(text("consumer.heartbeat.interval.ms"))
+        .with_value(Some(text("70")));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(32)
+        .with_resource_name(text(GROUP))
+        .with_configs(vec![setting]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    assert_eq!(client.cold(1, &request).await.responses[0].error_code, 0);
+    soon(cluster.settled()).await;
+    // The member that is there hears of it as well.
+    assert_eq!(member.beat(&mut client).await.heartbeat_interval_ms, 70);
+    soon(cluster.shutdown()).await;
 }

@@ -85,3 +85,45 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     let refused = admin.incremental_alter_configs(&[(broker, changes)], Mode::Apply).await.unwrap();
     assert_eq!(code(&only(refused)), ErrorCode::INVALID_REQUEST);
 }
+
+pub(super) async fn of_brokers_and_groups_change_while_they_run(backend: &Backend) {
+    let admin = admin(backend);
+    let alter = async |resource: &ConfigResource, change: ConfigChange| {
+        let changes = [(resource.clone(), vec![change])];
+        only(admin.incremental_alter_configs(&changes, Mode::Apply).await.unwrap())
+    };
+    let entry = async |resource: &ConfigResource, name: &str| {
+        let all = only(admin.describe_configs(&[resource.clone()]).await.unwrap()).unwrap();
+        let entry = all.into_iter().find(|entry| entry.name == name).unwrap();
+        (entry.value.unwrap_or_default(), entry.source)
+    };
+    backend.create_topic("bounded", 1, 3).await;
+    let producer = common::producer(backend, &[]);
+    let send = async || {
+        let record = Record::to("bounded").partition(0).value(&[7_u8; 3000]);
+        producer.send(record).await.unwrap().await
+    };
+    let (all, two) = (ConfigResource::AllBrokers, ConfigResource::Broker(2));
+    alter(&all, ConfigChange::set("message.max.bytes", "2000")).await.unwrap();
+    until(async || send().await, Result::is_err).await.unwrap_err();
+    let of_two = async || entry(&two, "message.max.bytes").await;
+    until(of_two, |found| *found == ("2000".into(), ConfigSource::AllBrokers)).await;
+    alter(&two, ConfigChange::set("message.max.bytes", "2500")).await.unwrap();
+    until(of_two, |found| *found == ("2500".into(), ConfigSource::Broker)).await;
+    alter(&two, ConfigChange::delete("message.max.bytes")).await.unwrap();
+    alter(&all, ConfigChange::delete("message.max.bytes")).await.unwrap();
+    until(of_two, |(_, source)| *source == ConfigSource::Default).await;
+    until(async || send().await, Result::is_ok).await.unwrap();
+    let fixed = alter(&two, ConfigChange::set("num.partitions", "7")).await;
+    assert_eq!(code(&fixed), ErrorCode::INVALID_REQUEST);
+
+    let group = ConfigResource::Group("tuned".into());
+    let timeout = "consumer.session.timeout.ms";
+    let refused = alter(&group, ConfigChange::set(timeout, "1")).await;
+    assert_eq!(code(&refused), ErrorCode::INVALID_CONFIG);
+    alter(&group, ConfigChange::set(timeout, "50000")).await.unwrap();
+    let ask = async || entry(&group, timeout).await;
+    until(ask, |found| *found == ("50000".into(), ConfigSource::Group)).await;
+    alter(&group, ConfigChange::delete(timeout)).await.unwrap();
+    until(ask, |(value, source)| value == "45000" && *source != ConfigSource::Group).await;
+}

@@ -12,6 +12,7 @@ use crate::{
         placement::{self, TopicSpec},
     },
     image::{NO_LEADER, PartitionImage, PartitionKey, TopicImage},
+    settings::{self, Given, Whose},
     topic_config::{ConfigEdit, TopicConfig},
 };
 
@@ -133,12 +134,57 @@ impl State {
         name: &str,
         edits: &[(String, ConfigEdit)],
     ) -> Result<(), Refusal> {
-        let altered = self.check_config(name, edits, config)?;
+        let altered = self.check_config(name, edits)?;
         let topic = self.topic_named(name)?;
         if *topic.config != altered {
             self.replace_topic(TopicImage { config: Arc::new(altered), ..(*topic).clone() });
         }
         Ok(())
+    }
+
+    /// What the settings of a broker or a group would be.
+    pub(in crate::controller) fn check_settings(
+        &self,
+        whose: &Whose,
+        edits: &[(String, ConfigEdit)],
+        config: &ClusterConfig,
+    ) -> Result<Given, Refusal> {
+        let given = self.image.settings.get(whose).cloned().unwrap_or_default();
+        settings::edited(whose, &given, edits, config)
+    }
+
+    /// Changes the settings of a broker or a group.
+    pub(in crate::controller) fn alter_settings(
+        &mut self,
+        whose: &Whose,
+        edits: &[(String, ConfigEdit)],
+        config: &ClusterConfig,
+    ) -> Result<(), Refusal> {
+        let given = self.check_settings(whose, edits, config)?;
+        let before = self.image.settings.get(whose);
+        if before.map_or(given.is_empty(), |before| **before == given) {
+            return Ok(());
+        }
+        self.set_settings(whose.clone(), given);
+        Ok(())
+    }
+
+    pub(in crate::controller) fn set_settings(&mut self, whose: Whose, given: Given) {
+        if given.is_empty() {
+            self.image.settings.remove(&whose);
+        } else {
+            self.image.settings.insert(whose.clone(), Arc::new(given.clone()));
+        }
+        self.changed(Change::Settings { whose, given });
+    }
+
+    /// As the changes that would rebuild it.
+    pub(in crate::controller) fn settings_snapshot(&self) -> Vec<Change> {
+        let one = |(whose, given): (&Whose, &Arc<Given>)| Change::Settings {
+            whose: whose.clone(),
+            given: (**given).clone(),
+        };
+        self.image.settings.iter().map(one).collect()
     }
 
     fn topic_named(&self, name: &str) -> Result<Arc<TopicImage>, Refusal> {

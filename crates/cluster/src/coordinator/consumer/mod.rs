@@ -193,6 +193,11 @@ impl ConsumerGroup {
         Draft { group: self.clone(), changes: Vec::new() }
     }
 
+    /// What the group goes by from now on; sessions that have begun end when they would have.
+    pub(crate) fn configure(&mut self, settings: &Arc<Settings>) {
+        self.settings = Arc::clone(settings);
+    }
+
     /// Begins the sessions of the members of a loaded group.
     pub(crate) fn resume(&mut self, now: Instant) {
         let members: Vec<(String, Arc<Member>)> =

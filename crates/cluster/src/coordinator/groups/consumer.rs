@@ -21,7 +21,7 @@ use super::{
     },
     AnyGroup, CommitBy, Committer, Groups, Kept, Left,
 };
-use crate::replica::partition::Taken;
+use crate::{replica::partition::Taken, settings::of_group};
 
 /// How soon what could not be stored is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -63,7 +63,11 @@ impl Groups {
             Refused::new(ErrorCode::GROUP_ID_NOT_FOUND, reason)
         };
         let joins = request.epoch == 0;
-        let new = || ConsumerGroup::new(self.settings.clone());
+        let settings = of_group(&self.settings, &image.settings, id);
+        if let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id) {
+            group.configure(&settings);
+        }
+        let new = || ConsumerGroup::new(Arc::clone(&settings));
         let (before, step) = match self.groups.get(id).map(|kept| &kept.group) {
             Some(AnyGroup::Consumer(group)) => (Vec::new(), group.heartbeat(at, &topics, request)),
             Some(group) if joins && group.is_unused() => {

@@ -76,6 +76,8 @@ impl Bench {
             partition_epoch: 0,
             isr: (*replicas).into(),
             replicas: (*replicas).into(),
+            adding: Arc::default(),
+            removing: Arc::default(),
         };
         let topic = TopicImage {
             name: name.into(),

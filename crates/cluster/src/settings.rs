@@ -1,0 +1,248 @@
+//! Settings of brokers and groups that are changed while the cluster runs (KIP-226, KIP-848).
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use curtail_wire::ErrorCode;
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::ClusterConfig,
+    controller::Refusal,
+    coordinator::consumer::Settings,
+    topic_config::{ConfigEdit, SOURCE_DEFAULT, SOURCE_STATIC},
+};
+
+/// Where a value comes from, as DescribeConfigs numbers it.
+pub(crate) const SOURCE_BROKER: i8 = 2;
+pub(crate) const SOURCE_BROKERS: i8 = 3;
+pub(crate) const SOURCE_GROUP: i8 = 8;
+
+/// Whose settings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Whose {
+    /// Of every broker without one of its own.
+    Brokers,
+    Broker(i32),
+    Group(String),
+}
+
+/// What was given to one of them.
+pub(crate) type Given = BTreeMap<String, String>;
+
+/// All that was changed since the cluster was first started.
+pub(crate) type Changed = OrdMap<Whose, Arc<Given>>;
+
+/// What a running broker takes on. Kafka has others that this cluster does not have at all.
+const OF_BROKERS: [&str; 6] = [
+    "log.flush.interval.messages",
+    "log.message.timestamp.type",
+    "log.segment.bytes",
+    "max.connections",
+    "message.max.bytes",
+    "min.insync.replicas",
+];
+
+const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
+const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
+
+/// Whether a broker's setting can be changed while it runs.
+pub(crate) fn is_dynamic(name: &str) -> bool {
+    OF_BROKERS.contains(&name)
+}
+
+/// What is given after some of it was changed.
+///
+/// # Errors
+/// What is wrong, with the code that Kafka has for it: settings of brokers are refused with INVALID_REQUEST (KAFKA-13609).
+pub(crate) fn edited(
+    whose: &Whose,
+    given: &Given,
+    edits: &[(String, ConfigEdit)],
+    config: &ClusterConfig,
+) -> Result<Given, Refusal> {
+    let mut given = given.clone();
+    for (name, edit) in edits {
+        let verb = match edit {
+            ConfigEdit::Set(value) => {
+                given.insert(name.clone(), value.clone());
+                continue;
+            }
+            ConfigEdit::Delete => {
+                given.remove(name);
+                continue;
+            }
+            ConfigEdit::Append(_) => "APPEND to",
+            ConfigEdit::Subtract(_) => "SUBTRACT from",
+        };
+        let reason = format!("Can't {verb} key {name} because its type is not LIST.");
+        return Err((ErrorCode::INVALID_CONFIG, reason));
+    }
+    match whose {
+        Whose::Brokers | Whose::Broker(_) => {
+            let invalid = |reason| (ErrorCode::INVALID_REQUEST, reason);
+            with_given(config, &given).map_err(invalid)?;
+        }
+        Whose::Group(_) => {
+            let invalid = |reason| (ErrorCode::INVALID_CONFIG, reason);
+            check_group(&given, config).map_err(invalid)?;
+        }
+    }
+    Ok(given)
+}
+
+/// A broker's settings with what was given to it.
+fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, String> {
+    let mut config = config.clone();
+    let mut fixed = Vec::new();
+    for (name, value) in given {
+        config.set(name, value).map_err(|error| error.to_string())?;
+        if !is_dynamic(name) {
+            fixed.push(name.as_str());
+        }
+    }
+    match fixed.is_empty() {
+        true => Ok(config),
+        false => Err(format!("Cannot update these configs dynamically: {}", fixed.join(", "))),
+    }
+}
+
+/// What one broker goes by.
+pub(crate) struct BrokerSettings {
+    pub(crate) config: ClusterConfig,
+    of_all: Arc<Given>,
+    own: Arc<Given>,
+}
+
+impl BrokerSettings {
+    /// A broker that was started with `config`.
+    pub(crate) fn new(config: &ClusterConfig, broker: i32, changed: &Changed) -> Self {
+        let given = |whose| changed.get(&whose).cloned().unwrap_or_default();
+        let (of_all, own) = (given(Whose::Brokers), given(Whose::Broker(broker)));
+        let mut all = (*of_all).clone();
+        all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        // The controller has checked them; an earlier version's that are not known any more count no more.
+        let config = with_given(config, &all).unwrap_or_else(|reason| {
+            tracing::warn!(broker, reason, "changed settings are not used");
+            config.clone()
+        });
+        Self { config, of_all, own }
+    }
+
+    /// Where the value of a setting comes from.
+    pub(crate) fn source(&self, name: &str, is_default: bool) -> i8 {
+        match name {
+            name if self.own.contains_key(name) => SOURCE_BROKER,
+            name if self.of_all.contains_key(name) => SOURCE_BROKERS,
+            _ if is_default => SOURCE_DEFAULT,
+            _ => SOURCE_STATIC,
+        }
+    }
+
+    /// Every setting with its value and the number of its source.
+    pub(crate) fn describe(&self) -> Vec<(&'static str, String, i8)> {
+        let defaults = ClusterConfig::default();
+        let values = self.config.properties().zip(defaults.properties());
+        let one = |((name, value), (_, default)): ((&'static str, String), (_, String))| {
+            let source = self.source(name, value == default);
+            (name, value, source)
+        };
+        values.map(one).collect()
+    }
+
+    /// A setting's value and the number of its source.
+    pub(crate) fn get(&self, name: &str) -> Option<(String, i8)> {
+        let value_of = |config: &ClusterConfig| {
+            config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
+        };
+        let value = value_of(&self.config)?;
+        let is_default = value_of(&ClusterConfig::default()).as_ref() == Some(&value);
+        let source = self.source(name, is_default);
+        Some((value, source))
+    }
+}
+
+fn millis(given: &Given, name: &str, default: Duration) -> Result<Duration, String> {
+    let Some(value) = given.get(name) else { return Ok(default) };
+    let millis = value.trim().parse::<i32>().ok().filter(|millis| *millis > 0);
+    let millis = millis.ok_or_else(|| {
+        format!("Invalid value {value} for configuration {name}: not a positive int")
+    })?;
+    Ok(Duration::from_millis(millis.unsigned_abs().into()))
+}
+
+fn check_group(given: &Given, config: &ClusterConfig) -> Result<(), String> {
+    for name in given.keys() {
+        if ![SESSION_TIMEOUT, HEARTBEAT_INTERVAL].contains(&&**name) {
+            return Err(format!("Unknown group config name: {name}"));
+        }
+    }
+    let session = millis(given, SESSION_TIMEOUT, config.group_consumer_session_timeout)?;
+    let heartbeat = millis(given, HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval)?;
+    for (name, value, what, least, most) in [
+        (
+            HEARTBEAT_INTERVAL,
+            heartbeat,
+            "heartbeat.interval",
+            config.group_consumer_min_heartbeat_interval,
+            config.group_consumer_max_heartbeat_interval,
+        ),
+        (
+            SESSION_TIMEOUT,
+            session,
+            "session.timeout",
+            config.group_consumer_min_session_timeout,
+            config.group_consumer_max_session_timeout,
+        ),
+    ] {
+        let bound = match value {
+            value if value < least => "greater than or equal to group.consumer.min",
+            value if value > most => "less than or equal to group.consumer.max",
+            _ => continue,
+        };
+        return Err(format!("{name} must be {bound}.{what}.ms"));
+    }
+    if session <= heartbeat {
+        return Err(format!("{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}"));
+    }
+    Ok(())
+}
+
+/// What a group goes by, where all others go by `settings`.
+pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str) -> Arc<Settings> {
+    if changed.is_empty() {
+        return Arc::clone(settings);
+    }
+    let Some(given) = changed.get(&Whose::Group(group.to_owned())) else {
+        return Arc::clone(settings);
+    };
+    let mut settings = (**settings).clone();
+    // The controller has checked them.
+    if let Ok(session_timeout) = millis(given, SESSION_TIMEOUT, settings.session_timeout) {
+        settings.session_timeout = session_timeout;
+    }
+    if let Ok(interval) = millis(given, HEARTBEAT_INTERVAL, settings.heartbeat_interval) {
+        settings.heartbeat_interval = interval;
+    }
+    settings.into()
+}
+
+/// Every setting of a group with its value and the number of its source.
+pub(crate) fn describe_group(
+    brokers: &BrokerSettings,
+    changed: &Changed,
+    group: &str,
+) -> Vec<(&'static str, String, i8)> {
+    let given = changed.get(&Whose::Group(group.to_owned()));
+    let one = |name: &'static str| {
+        let own =
+            given.and_then(|given| given.get(name)).map(|value| (value.clone(), SOURCE_GROUP));
+        let (value, source) = own.or_else(|| brokers.get(&format!("group.{name}")))?;
+        Some((name, value, source))
+    };
+    [HEARTBEAT_INTERVAL, SESSION_TIMEOUT].into_iter().filter_map(one).collect()
+}
