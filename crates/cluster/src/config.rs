@@ -6,7 +6,7 @@ mod security;
 mod tests;
 
 pub use properties::ConfigError;
-pub use security::{Authorizer, ClientAuth, Mechanism, Security, SecurityProtocol, User};
+pub use security::{Authorizer, ClientAuth, Mechanism, Password, Security, SecurityProtocol, User};
 
 use std::{
     fmt,

@@ -34,7 +34,7 @@ pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 #[doc(hidden)]
 pub use config::Plant;
 pub use config::{
-    Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Ports,
+    Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Password, Ports,
     ReplicaSelector, Security, SecurityProtocol, Storage, User,
 };
 pub use controller::Controller;

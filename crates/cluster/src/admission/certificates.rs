@@ -22,7 +22,7 @@ use rcgen::{
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use crate::{
-    config::{ClientAuth, ClusterConfig, Ports},
+    config::{ClientAuth, ClusterConfig, Password, Ports},
     error::ClusterError,
 };
 
@@ -43,7 +43,7 @@ impl Material {
     pub(super) fn new(config: &ClusterConfig, dir: Option<&Path>) -> Result<Self, ClusterError> {
         let security = &config.security;
         let (identity, ca_file) = match &security.key_store {
-            Some(path) => (given(path)?, None),
+            Some(path) => (given(path, security.key_password.as_ref())?, None),
             None => {
                 let made = own(&names(config), dir)?;
                 (made, dir.map(|dir| dir.join(CA_FILE)))
@@ -68,7 +68,7 @@ impl Material {
 fn unusable(path: &Path, reason: &MaterialError) -> ClusterError {
     let reason = match reason {
         MaterialError::PasswordNeeded => {
-            "the private key is encrypted; give it in clear".to_owned()
+            "the private key is encrypted; ssl.key.password opens it".to_owned()
         }
         other => other.to_string(),
     };
@@ -83,9 +83,10 @@ fn read(path: &Path) -> Result<Vec<u8>, ClusterError> {
     fs::read(path).map_err(failed)
 }
 
-fn given(path: &Path) -> Result<Identity, ClusterError> {
+fn given(path: &Path, password: Option<&Password>) -> Result<Identity, ClusterError> {
     let text = read(path)?;
-    Identity::from_pem(&text, &text, None).map_err(|reason| unusable(path, &reason))
+    let password = password.map(Password::text);
+    Identity::from_pem(&text, &text, password).map_err(|reason| unusable(path, &reason))
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, ClusterError> {

@@ -5,7 +5,8 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 use curtail_wire::records::TimestampType;
 
 use super::{
-    Assignor, Authorizer, ClientAuth, ClusterConfig, Mechanism, ReplicaSelector, SecurityProtocol,
+    Assignor, Authorizer, ClientAuth, ClusterConfig, Mechanism, Password, ReplicaSelector,
+    SecurityProtocol,
 };
 
 /// Why a setting was refused.
@@ -90,7 +91,7 @@ fn selector(text: &str) -> Option<ReplicaSelector> {
 const RACK_AWARE: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 macro_rules! property {
-    ($name:literal, $expected:literal, $($field:ident).+, $parse:expr, $show:expr) => {
+    ($name:expr, $expected:literal, $($field:ident).+, $parse:expr, $show:expr) => {
         Property {
             name: $name,
             expected: $expected,
@@ -462,6 +463,15 @@ static PROPERTIES: &[Property] = &[
         |auth: &ClientAuth| auth.name().to_owned()
     ),
     property!(
+        KEY_PASSWORD,
+        "a password, or nothing",
+        security.key_password,
+        |t: &str| Some((!t.is_empty()).then(|| Password::new(t))),
+        |password: &Option<Password>| {
+            password.as_ref().map_or_else(String::new, |_| Password::HIDDEN.to_owned())
+        }
+    ),
+    property!(
         "ssl.keystore.location",
         "a PEM file with a private key and its certificates, or nothing",
         security.key_store,
@@ -525,6 +535,9 @@ static PROPERTIES: &[Property] = &[
         i16::to_string
     ),
 ];
+
+/// The only one that is never shown.
+const KEY_PASSWORD: &str = "ssl.key.password";
 
 const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
@@ -590,7 +603,12 @@ impl ClusterConfig {
         })
     }
 
-    /// Every property and its value, by name.
+    /// Whether a property's value is not for showing.
+    pub(crate) fn is_sensitive(name: &str) -> bool {
+        name == KEY_PASSWORD
+    }
+
+    /// Every property and its value, by name; `[hidden]` stands for a password.
     pub fn properties(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         PROPERTIES.iter().map(|p| (p.name, (p.get)(self)))
     }

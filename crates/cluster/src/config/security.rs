@@ -1,6 +1,6 @@
 //! Who may connect, how, and what they may do.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use super::ConfigError;
 pub use crate::sasl::{Mechanism, User};
@@ -50,6 +50,31 @@ impl SecurityProtocol {
     #[must_use]
     pub fn has_sasl(self) -> bool {
         matches!(self, Self::SaslPlaintext | Self::SaslSsl)
+    }
+}
+
+/// A password that is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// What stands for any password where values are shown, as with Kafka.
+    pub(crate) const HIDDEN: &str = "[hidden]";
+
+    /// Keeps a password.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::HIDDEN)
     }
 }
 
@@ -108,6 +133,8 @@ pub struct Security {
     /// `ssl.keystore.location`: a PEM file with the brokers' private key and certificates; without it the cluster makes
     /// its own.
     pub key_store: Option<PathBuf>,
+    /// `ssl.key.password`: opens the private key in it, if that is encrypted (PKCS#8 with PBES2).
+    pub key_password: Option<Password>,
     /// `ssl.truststore.location`: a PEM file with the certificates of those who sign the clients'.
     pub trust_store: Option<PathBuf>,
     /// `ssl.client.auth`.
@@ -129,6 +156,7 @@ impl Default for Security {
             max_reauth: Duration::ZERO,
             failed_authentication_delay: Duration::from_millis(100),
             key_store: None,
+            key_password: None,
             trust_store: None,
             client_auth: ClientAuth::None,
             authorizer: Authorizer::None,
@@ -165,11 +193,17 @@ impl Security {
         }
         let tls = [
             ("ssl.keystore.location", self.key_store.is_some()),
+            ("ssl.key.password", self.key_password.is_some()),
             ("ssl.truststore.location", self.trust_store.is_some()),
             ("ssl.client.auth", self.client_auth != ClientAuth::None),
         ];
         if let Some((name, _)) = tls.iter().find(|(_, set)| *set && !self.protocol.has_tls()) {
             return fail(format!("{name} is for SSL and SASL_SSL, not for {protocol}"));
+        }
+        if self.key_password.is_some() && self.key_store.is_none() {
+            return fail(
+                "ssl.key.password needs ssl.keystore.location, the key that it opens".into(),
+            );
         }
         if self.client_auth != ClientAuth::None && self.trust_store.is_none() {
             return fail(format!(

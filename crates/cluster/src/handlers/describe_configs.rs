@@ -108,10 +108,13 @@ fn of_all_brokers(call: &Call<'_>) -> Vec<(&'static str, String, i8)> {
 
 fn describe(call: &Call<'_>, setting: Setting) -> DescribeConfigsResourceResult {
     let (name, value, source, read_only) = setting;
-    let config_type = config_type(&value);
+    const PASSWORD: i8 = 9;
+    let sensitive = ClusterConfig::is_sensitive(name);
+    let config_type = if sensitive { PASSWORD } else { config_type(&value) };
     let result = DescribeConfigsResourceResult::default()
         .with_name(text(name))
-        .with_value(Some(text(&value)))
+        .with_value((!sensitive).then(|| text(&value)))
+        .with_is_sensitive(sensitive)
         .with_config_source(source)
         .with_read_only(read_only);
     if call.version() >= 3 { result.with_config_type(config_type) } else { result }

@@ -224,6 +224,51 @@ async fn a_clients_certificate_says_who_it_is() {
     soon(cluster.shutdown()).await;
 }
 
+/// Of no use to anybody: made for tests.
+const CLEAR_KEY: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgXyGddv0CqbPbHReb
+uPlBr+isFFfgKV+XRpE0BxTwCt2hRANCAAT9/wUF1HVoAW6xIap/f5AUOMIIdp1Q
+G0KhWdYtCO3aIXux0Lt05NoSb0uZU8l+pguA1I5pzDpmGNqCloz1Jt6L
+-----END PRIVATE KEY-----";
+
+/// The same key: `openssl pkcs8 -topk8 -v2 aes256 -passout pass:opensesame`.
+const ENCRYPTED_KEY: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAhP+8w4pSgmigICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEECASq8jMgpjCGxvowcepCZIEgZDC
++MTm6cUaWLz6KAfFO1JWSIHgi8mtkxYQWqbxFpy91/KSL0m0Vu3d8ZkdN5My/no0
+UULRkNhXb1lTXKpEQ+746ILv7FBECCEQ+4dXSVZX7ouN8Y0hfGiDSRmJBseoEru9
+8CSaCPnIb0e1b9NczYZV3r5vaH7fFld93ijwSbZrs0wT+ndUZnc5Zm4uoQcGBQE=
+-----END ENCRYPTED PRIVATE KEY-----";
+
+#[tokio::test]
+async fn a_key_may_be_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::from_pem(CLEAR_KEY).unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let path = dir.path().join("keystore.pem");
+    fs::write(&path, format!("{ENCRYPTED_KEY}\n{certificate}")).unwrap();
+    let mut config = secured(1);
+    config.security.protocol = SecurityProtocol::SaslSsl;
+    config.security.key_store = Some(path);
+    let refused = |config: &ClusterConfig| {
+        let config = config.clone();
+        async { Cluster::start(config, Env::real()).await.unwrap_err().to_string() }
+    };
+    let told = refused(&config).await;
+    assert!(told.contains("keystore.pem") && told.contains("ssl.key.password"), "{told}");
+    config.set("ssl.key.password", "sesame").unwrap();
+    let told = refused(&config).await;
+    assert!(told.contains("password is wrong") && !told.contains("sesame"), "{told}");
+    config.set("ssl.key.password", "opensesame").unwrap();
+    let shown = format!("{config:?} {:?}", config.properties().collect::<Vec<_>>());
+    assert!(!shown.contains("sesame") && shown.contains("[hidden]"), "{shown}");
+    let cluster = start(config).await;
+    let mut client = dial(&cluster, tls(certificate.as_bytes(), None), "localhost").await.unwrap();
+    assert_eq!(authenticate(&mut client, "alice\0secret").await.0, ErrorCode::NONE);
+    soon(cluster.shutdown()).await;
+}
+
 #[tokio::test]
 async fn what_cannot_be_used_is_said_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -242,8 +287,10 @@ async fn what_cannot_be_used_is_said_at_the_start() {
         ),
         ("listener.security.protocol", "SSL", "users authenticate with SASL only"),
         ("ssl.client.auth", "required", "needs ssl.truststore.location"),
+        ("ssl.keystore.location", "", "ssl.key.password needs ssl.keystore.location"),
     ] {
         let mut config = config.clone();
+        config.set("ssl.key.password", "secret").unwrap();
         config.set(name, value).unwrap();
         let error = config.validate().unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
