@@ -40,8 +40,8 @@ mod produce;
 mod reassignments;
 mod sasl_authenticate;
 mod sasl_handshake;
-mod sync_group;
 mod served;
+mod sync_group;
 mod txn_offset_commit;
 mod user_scram_credentials;
 mod verify;
@@ -78,10 +78,10 @@ use crate::{
     replica::partition::{NotServed, Partition},
 };
 
-/// What to do after a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 use served::{Rights, Served};
 
+/// What to do after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Write what lies in the output.
     Written,
@@ -103,17 +103,15 @@ pub(crate) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let header = request.header;
-        ApiKey::ALTER_PARTITION_REASSIGNMENTS => reassignments::alter(request, body, out),
-        ApiKey::LIST_PARTITION_REASSIGNMENTS => reassignments::list(request, body, out),
     let Some(served) = request.served.filter(|s| s.versions.contains(&header.version)) else {
         if header.api == ApiKey::API_VERSIONS {
             return api_versions::unsupported(header, out);
         }
-        ApiKey::DESCRIBE_USER_SCRAM_CREDENTIALS => {
-            user_scram_credentials::describe(request, body, out)
-        }
-        ApiKey::ALTER_USER_SCRAM_CREDENTIALS => user_scram_credentials::alter(request, body, out),
         return Err("unsupported API or version".to_owned());
+    };
+    let answer = dispatch(request, body, out).await?;
+    if matches!(served.rights, Rights::Asked(_)) && !request.has_asked() {
+        return Err("the handler has not asked whether this is allowed".to_owned());
     }
     Ok(answer)
 }
@@ -155,17 +153,6 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         ApiKey::OFFSET_FOR_LEADER_EPOCH => offsets_for_leader_epoch::handle(request, body, out),
         ApiKey::DESCRIBE_CONFIGS => describe_configs::handle(request, body, out),
         ApiKey::DESCRIBE_CLUSTER => describe_cluster::handle(request, body, out),
-    fn has_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// The answer is about so many things: with none it tells nothing, and needs no right.
-    fn concerns(&self, count: usize) {
-        if count == 0 {
-            self.asked.store(true, Ordering::Relaxed);
-        }
-    }
-
         ApiKey::ADD_PARTITIONS_TO_TXN => add_partitions_to_txn::handle(request, body, out).await,
         ApiKey::ADD_OFFSETS_TO_TXN => add_offsets_to_txn::handle(request, body, out).await,
         ApiKey::END_TXN => end_txn::handle(request, body, out).await,
@@ -173,11 +160,17 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         ApiKey::DESCRIBE_TRANSACTIONS => describe_transactions::handle(request, body, out),
         ApiKey::LIST_TRANSACTIONS => list_transactions::handle(request, body, out),
         ApiKey::DESCRIBE_PRODUCERS => describe_producers::handle(request, body, out),
+        ApiKey::ALTER_PARTITION_REASSIGNMENTS => reassignments::alter(request, body, out),
+        ApiKey::LIST_PARTITION_REASSIGNMENTS => reassignments::list(request, body, out),
         ApiKey::DESCRIBE_ACLS => acls::describe(request, body, out),
         ApiKey::CREATE_ACLS => acls::create(request, body, out),
         ApiKey::DELETE_ACLS => acls::delete(request, body, out),
         ApiKey::DESCRIBE_CLIENT_QUOTAS => client_quotas::describe(request, body, out),
         ApiKey::ALTER_CLIENT_QUOTAS => client_quotas::alter(request, body, out),
+        ApiKey::DESCRIBE_USER_SCRAM_CREDENTIALS => {
+            user_scram_credentials::describe(request, body, out)
+        }
+        ApiKey::ALTER_USER_SCRAM_CREDENTIALS => user_scram_credentials::alter(request, body, out),
         ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(request, body, out).await,
         _ => Err("unsupported API".to_owned()),
     }
@@ -203,12 +196,6 @@ impl<'a> Call<'a> {
         broker: &'a Arc<Broker>,
         header: &'a RequestHeader<'a>,
         peer: IpAddr,
-    /// Whom quotas are for: who asks, and the client it has. None are for brokers.
-    fn limited(&self) -> Option<(&str, &str)> {
-        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
-        (*self.principal != Principal::Broker).then_some(client)
-    }
-
         principal: &'a Principal,
         size: usize,
     ) -> Self {
@@ -218,6 +205,17 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
+    fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The answer is about so many things: with none it tells nothing, and needs no right.
+    fn concerns(&self, count: usize) {
+        if count == 0 {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn version(&self) -> i16 {
         self.header.version
     }
@@ -261,6 +259,12 @@ impl Call<'_> {
         frame[..4].copy_from_slice(&length.to_be_bytes());
         out.push(frame.into());
         Answer::Written
+    }
+
+    /// Whom quotas are for: who asks, and the client it has. None are for brokers.
+    fn limited(&self) -> Option<(&str, &str)> {
+        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
+        (*self.principal != Principal::Broker).then_some(client)
     }
 
     /// Counts bytes of who asks against its quota; how long it has to be silent.

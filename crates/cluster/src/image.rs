@@ -61,9 +61,6 @@ pub(crate) struct PartitionImage {
     pub(crate) isr: Arc<[i32]>,
     /// Preferred leader first; during a reassignment those to come, then those to go.
     pub(crate) replicas: Arc<[i32]>,
-}
-
-impl Image {
     /// Replicas that a reassignment brings; empty without one.
     pub(crate) adding: Arc<[i32]>,
     /// Replicas that a reassignment takes away; empty without one.
@@ -75,6 +72,9 @@ impl PartitionImage {
     pub(crate) fn is_reassigned(&self) -> bool {
         !self.adding.is_empty() || !self.removing.is_empty()
     }
+}
+
+impl Image {
     pub(crate) fn empty(cluster_id: &str) -> Self {
         Self {
             version: 0,

@@ -67,11 +67,11 @@ async fn everything(backend: &Backend) {
     groups::offsets_are_listed_altered_and_deleted(backend).await;
     brokers::directories_and_features_are_described(backend).await;
     transactions::are_found_and_aborted(backend).await;
-    replicas::preferred_leaders_are_elected(backend).await;
     rights::users_have_passwords(backend).await;
+    replicas::preferred_leaders_are_elected(backend).await;
+    replicas::are_reassigned(backend).await;
 }
 
-    replicas::are_reassigned(backend).await;
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_embedded() {
     everything(&Backend::embedded(3).await).await;

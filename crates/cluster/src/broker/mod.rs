@@ -121,22 +121,23 @@ impl Broker {
             return;
         }
         let now = Instant::now();
+        if before.version == 0 {
+            self.delete_strays(image);
+        }
         self.delete_replicas(&before, image);
-        let changed = changed_topics(&before, image);
-        // Replicas take up their roles before clients are sent to them.
-        for (old, topic) in &changed {
         if before.settings != image.settings {
             let settings = BrokerSettings::new(&self.config, self.id, &image.settings);
             self.settings.store(Arc::new(settings));
             image.topics.values().for_each(|topic| self.configure_replicas(topic));
         }
+        let changed = changed_topics(&before, image);
+        let mut left = Vec::new();
+        // Replicas take up their roles before clients are sent to them.
+        for (old, topic) in &changed {
             if old.as_ref().is_some_and(|old| old.config != topic.config) {
                 self.configure_replicas(topic);
             }
             for (partition, index) in topic.partitions.iter().zip(0..) {
-        if before.version == 0 {
-            self.delete_strays(image);
-        }
                 let unchanged = old
                     .as_ref()
                     .and_then(|old| old.partitions.get(index as usize))
@@ -144,23 +145,8 @@ impl Broker {
                 if unchanged {
                     continue;
                 }
-        let mut left = Vec::new();
                 if partition.replicas.contains(&self.id) {
                     self.apply_partition(topic, index, partition, now);
-                }
-            }
-        }
-        self.image.store(Arc::clone(image));
-        self.fetchers.apply_brokers(image);
-        self.groups.apply(self, image);
-        self.transactions.apply(self, image);
-    }
-
-    /// Has the replicas here take on a topic's changed settings.
-    fn configure_replicas(&self, topic: &TopicImage) {
-        let settings = self.settings();
-        let min_isr = topic.config.min_insync_replicas(&settings.config);
-        for index in 0..topic.partitions.len() as i32 {
                     continue;
                 }
                 let key = PartitionKey { topic: topic.id, index };
@@ -168,6 +154,24 @@ impl Broker {
                     // Who waits here is told where it goes on.
                     replica.apply(partition, now);
                     left.push((Arc::clone(&topic.name), key));
+                }
+            }
+        }
+        self.image.store(Arc::clone(image));
+        self.fetchers.apply_brokers(image);
+        self.groups.apply(self, image);
+        self.transactions.apply(self, image);
+        // Only now is nobody sent here any more.
+        for (name, key) in left {
+            self.delete_replica(&name, key, Gone::Elsewhere);
+        }
+    }
+
+    /// Has the replicas here take on a topic's changed settings.
+    fn configure_replicas(&self, topic: &TopicImage) {
+        let settings = self.settings();
+        let min_isr = topic.config.min_insync_replicas(&settings.config);
+        for index in 0..topic.partitions.len() as i32 {
             if let Some(partition) = self.partition(PartitionKey { topic: topic.id, index }) {
                 partition.configure(topic.config.log_config(&settings.config), min_isr);
             }
@@ -175,10 +179,6 @@ impl Broker {
     }
 
     fn apply_partition(
-        // Only now is nobody sent here any more.
-        for (name, key) in left {
-            self.delete_replica(&name, key, Gone::Elsewhere);
-        }
         self: &Arc<Self>,
         topic: &TopicImage,
         index: i32,

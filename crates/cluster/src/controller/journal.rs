@@ -108,6 +108,10 @@ struct PartitionLine {
     partition_epoch: i32,
     isr: Vec<i32>,
     replicas: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    adding: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removing: Vec<i32>,
 }
 
 impl From<&PartitionImage> for PartitionLine {
@@ -118,6 +122,8 @@ impl From<&PartitionImage> for PartitionLine {
             partition_epoch: p.partition_epoch,
             isr: p.isr.to_vec(),
             replicas: p.replicas.to_vec(),
+            adding: p.adding.to_vec(),
+            removing: p.removing.to_vec(),
         }
     }
 }
@@ -130,10 +136,8 @@ impl From<PartitionLine> for PartitionImage {
             partition_epoch: p.partition_epoch,
             isr: p.isr.into(),
             replicas: p.replicas.into(),
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    adding: Vec<i32>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    removing: Vec<i32>,
+            adding: p.adding.into(),
+            removing: p.removing.into(),
         }
     }
 }
@@ -144,8 +148,6 @@ impl Change {
             Self::Cluster { id } => Line::Cluster { id: id.clone() },
             Self::Topic(topic) => Line::Topic {
                 name: topic.name.to_string(),
-            adding: p.adding.to_vec(),
-            removing: p.removing.to_vec(),
                 id: topic.id.to_string(),
                 config: topic.config.given().clone(),
                 partitions: topic.partitions.iter().map(PartitionLine::from).collect(),
@@ -158,8 +160,6 @@ impl Change {
             Self::DeleteTopic(id) => Line::DeleteTopic { topic: id.to_string() },
             Self::ProducerIds { end } => Line::ProducerIds { end: *end },
             Self::Acl(acl) => Line::Acl(acl.clone()),
-            adding: p.adding.into(),
-            removing: p.removing.into(),
             Self::DeleteAcl(acl) => Line::DeleteAcl(acl.clone()),
             Self::Quota { entity, limit, value } => {
                 Line::Quota { entity: entity.clone(), limit: *limit, value: *value }

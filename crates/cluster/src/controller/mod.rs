@@ -323,6 +323,16 @@ impl Controller {
         self.change(|state| state.elect_leader(topic, index, election))
     }
 
+    /// Begins, changes or takes back the reassignment of a partition.
+    pub(crate) fn reassign(&self, topic: &str, index: i32, to: &Move) -> Result<(), Refusal> {
+        self.change(|state| state.reassign(topic, index, to))
+    }
+
+    /// The reassignments under way, of these partitions or all.
+    pub(crate) fn reassignments(&self, of: Option<&[(String, Vec<i32>)]>) -> Vec<Moving> {
+        self.inner.lock().state.reassignments(of)
+    }
+
     pub(crate) fn delete_topic(&self, id: Uuid) -> bool {
         self.change(|state| state.remove_topic(id))
     }
@@ -343,9 +353,6 @@ impl Controller {
                 state.alter_quota(entity, *limit, *value);
             }
         });
-    /// Begins, changes or takes back the reassignment of a partition.
-    pub(crate) fn reassign(&self, topic: &str, index: i32, to: &Move) -> Result<(), Refusal> {
-        self.change(|state| state.reassign(topic, index, to))
     }
 
     /// Credentials that this run begins with; brokers must not have registered yet.
@@ -358,11 +365,11 @@ impl Controller {
         self.change(|state| state.set_credential(user, mechanism, Some(Arc::new(credential))));
     }
 
+    pub(crate) fn delete_credential(&self, user: String, mechanism: Hash) -> Result<(), Refusal> {
+        self.change(|state| state.delete_credential(user, mechanism))
     }
 
     pub(crate) fn next_producer_id(&self) -> i64 {
         self.change(State::next_producer_id)
     }
 }
-    pub(crate) fn delete_credential(&self, user: String, mechanism: Hash) -> Result<(), Refusal> {
-        self.change(|state| state.delete_credential(user, mechanism))

@@ -273,11 +273,6 @@ impl State {
         let Some(before) = self.partition(key) else { return };
         let mut after = before.clone();
         change(&mut after);
-        if after == *before {
-            return;
-        }
-        after.partition_epoch = after.partition_epoch.max(before.partition_epoch + 1);
-        let Some(name) = self.image.names.get(&key.topic).cloned() else { return };
         reassignment::end(&mut after);
         reassignment::take_leave(before, &mut after, |id| self.live(id));
         self.put_partition(key, after);
@@ -287,6 +282,11 @@ impl State {
     /// version.
     fn put_partition(&mut self, key: PartitionKey, mut after: PartitionImage) {
         let Some(before) = self.partition(key) else { return };
+        if after == *before {
+            return;
+        }
+        after.partition_epoch = after.partition_epoch.max(before.partition_epoch + 1);
+        let Some(name) = self.image.names.get(&key.topic).cloned() else { return };
         if let Some(topic) = self.image.topics.get_mut(&name) {
             let topic = Arc::make_mut(topic);
             topic.partitions.set(key.index as usize, after.clone());

@@ -30,11 +30,11 @@ type Setting = (&'static str, String, i8, bool);
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeConfigsRequest = call.decode(body)?;
+    call.concerns(request.resources.len());
     let results = request.resources.iter().map(|resource| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-    call.concerns(request.resources.len());
         match settings(call, resource) {
             Ok(settings) => result.with_configs(
                 settings

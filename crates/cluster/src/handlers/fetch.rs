@@ -67,9 +67,9 @@ pub(super) async fn handle(
     };
     response.encode_frame(call.version(), call.header.correlation_id, out);
     Ok(muted(Answer::Written, silence))
-/// What to answer, and how long nothing is read from the client then.
 }
 
+/// What to answer, and how long nothing is read from the client then.
 async fn serve(
     call: &Call<'_>,
     request: &FetchRequest,

@@ -113,9 +113,9 @@ impl State {
             partition_epoch: 0,
             isr,
             replicas: replicas.into(),
-        }
             adding: Arc::default(),
             removing: Arc::default(),
+        }
     }
 
     /// What a topic's settings would be.
