@@ -110,10 +110,7 @@ pub(crate) async fn handle(
         return Err("unsupported API or version".to_owned());
     };
     let answer = dispatch(request, body, out).await?;
-    if matches!(served.rights, Rights::Asked(_)) && !request.has_asked() {
-        return Err("the handler has not asked whether this is allowed".to_owned());
-    }
-    Ok(answer)
+    request.may_answer(&served.rights).map(|()| answer)
 }
 
 async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -205,8 +202,14 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
-    fn has_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    /// Whether the handler has asked for what the API needs.
+    fn may_answer(&self, rights: &Rights) -> Result<(), String> {
+        match rights {
+            Rights::Asked(_) if !self.asked.load(Ordering::Relaxed) => {
+                Err("the handler has not asked whether this is allowed".to_owned())
+            }
+            Rights::Asked(_) | Rights::Everybody => Ok(()),
+        }
     }
 
     /// The answer is about so many things: with none it tells nothing, and needs no right.

@@ -1,6 +1,9 @@
 //! Whether who asks may have what it asks for. Without an authorizer everybody may have what the API is for
 //! ([`super::served`]).
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::Ordering;
 
 use curtail_wire::ErrorCode;

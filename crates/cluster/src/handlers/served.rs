@@ -1,7 +1,7 @@
 //! What is served: the versions of each API, and what who asks has to have the right to.
 //!
 //! No API is served without a line here. A handler can ask the authorizer for what its line says and for nothing else, and
-//! what it answers goes out only once it has asked (`Call::has_asked`): what is forgotten is refused, not open.
+//! what it answers goes out only once it has asked (`Call::may_answer`): what is forgotten is refused, not open.
 
 use std::ops::RangeInclusive;
 
