@@ -42,43 +42,6 @@ impl<T: Into<String>> From<T> for Secret {
     }
 }
 
-/// `sasl.mechanism`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mechanism {
-    /// User name and password in clear (RFC 4616): only over TLS.
-    Plain,
-    /// The password is proved, not sent (RFC 5802, RFC 7677).
-    ScramSha256,
-    /// As the one before, with another hash.
-    ScramSha512,
-    /// A token that somebody else has given (RFC 7628, KIP-255).
-    OAuthBearer,
-}
-
-impl Mechanism {
-    /// All there are.
-    pub const ALL: [Self; 4] =
-        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
-
-    /// Its registered name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-            Self::OAuthBearer => "OAUTHBEARER",
-        }
-    }
-
-    /// The mechanism of a name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
-    }
-}
-
 /// What a client proves itself with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {

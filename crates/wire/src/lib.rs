@@ -16,11 +16,13 @@ pub mod metadata;
 pub mod primitives;
 pub mod produce;
 pub mod records;
+pub mod security;
 pub mod varint;
 
 pub use api::{ApiKey, ApiVersions, UnsupportedVersion};
 pub use error_code::ErrorCode;
 pub use primitives::{DecodeError, Encoding, Reader, Uuid, Writer};
+pub use security::{Mechanism, SecurityProtocol};
 
 #[cfg(test)]
 mod test_support;

@@ -3,52 +3,12 @@
 use std::{fmt, path::PathBuf, pin::Pin, sync::Arc};
 
 pub use curtail_net::tls::HostCheck;
+pub use curtail_proto::sasl::Secret;
 use curtail_proto::sasl::{Credentials, Hash};
-pub use curtail_proto::sasl::{Mechanism, Secret};
+pub use curtail_wire::{Mechanism, SecurityProtocol};
 
 use super::jaas::{Jaas, Module};
 use crate::{error::ConfigError, security::Cache};
-
-/// `security.protocol`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SecurityProtocol {
-    /// Neither encrypted nor authenticated.
-    #[default]
-    Plaintext,
-    /// TLS.
-    Ssl,
-    /// SASL in clear text.
-    SaslPlaintext,
-    /// SASL over TLS.
-    SaslSsl,
-}
-
-impl SecurityProtocol {
-    const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
-
-    /// Its name in Kafka.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plaintext => "PLAINTEXT",
-            Self::Ssl => "SSL",
-            Self::SaslPlaintext => "SASL_PLAINTEXT",
-            Self::SaslSsl => "SASL_SSL",
-        }
-    }
-
-    pub(super) fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
-    }
-
-    pub(crate) fn uses_tls(self) -> bool {
-        matches!(self, Self::Ssl | Self::SaslSsl)
-    }
-
-    pub(crate) fn uses_sasl(self) -> bool {
-        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
-    }
-}
 
 /// Settings of TLS and SASL. Passwords and tokens are not shown by `Debug`.
 #[derive(Clone, Debug, Default)]
@@ -263,10 +223,10 @@ impl SecurityConfig {
     }
 
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        if self.protocol.uses_tls() {
+        if self.protocol.has_tls() {
             self.ssl.validate()?;
         }
-        if self.protocol.uses_sasl() {
+        if self.protocol.has_sasl() {
             self.sasl.login()?;
         }
         Ok(())

@@ -271,7 +271,7 @@ pub(super) fn servers(text: &str) -> Option<Vec<String>> {
 fn without_protocol(entry: &str) -> Option<&str> {
     match entry.split_once("://") {
         None => Some(entry),
-        Some((protocol, rest)) => SecurityProtocol::of_name(protocol).map(|_| rest),
+        Some((protocol, rest)) => SecurityProtocol::by_name(protocol).map(|_| rest),
     }
 }
 

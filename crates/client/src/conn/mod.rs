@@ -122,7 +122,7 @@ impl Connection {
         host: &str,
         peer: Arc<str>,
     ) -> Result<Self> {
-        let socket = match common.security.protocol.uses_tls() {
+        let socket = match common.security.protocol.has_tls() {
             false => socket,
             true => match secure(common, socket, host, &peer).await {
                 Ok(socket) => socket,
@@ -141,7 +141,7 @@ impl Connection {
         };
         let mut connection = Self::unproven(common, socket, peer);
         let security = &common.security;
-        connection.ssl = security.protocol.uses_tls().then(|| Arc::new(security.ssl.clone()));
+        connection.ssl = security.protocol.has_tls().then(|| Arc::new(security.ssl.clone()));
         match connection.prove(common).await {
             Ok(()) => Ok(connection),
             Err(error) => {

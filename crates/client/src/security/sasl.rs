@@ -58,7 +58,7 @@ impl Authenticator {
         client_id: &Arc<str>,
         versions: &ApiVersions,
     ) -> Result<Option<Arc<Self>>> {
-        let Some(mechanism) = security.sasl.mechanism.filter(|_| security.protocol.uses_sasl())
+        let Some(mechanism) = security.sasl.mechanism.filter(|_| security.protocol.has_sasl())
         else {
             return Ok(None);
         };

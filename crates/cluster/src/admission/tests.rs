@@ -179,7 +179,7 @@ fn a_token_holds_until_its_end() {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
     let mut config = ClusterConfig::default();
     config.set("listener.security.protocol", "SASL_PLAINTEXT").unwrap();
-    assert!(!config.security.mechanisms.contains(&Mechanism::OauthBearer), "only when asked for");
+    assert!(!config.security.mechanisms.contains(&Mechanism::OAuthBearer), "only when asked for");
     config.set("sasl.enabled.mechanisms", "OAUTHBEARER").unwrap();
     config.set("connections.max.reauth.ms", "60000").unwrap();
     config.validate().unwrap();

@@ -2,56 +2,10 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+pub use curtail_wire::{Mechanism, SecurityProtocol};
+
 use super::ConfigError;
-pub use crate::sasl::{Mechanism, User};
-
-/// What clients speak on the brokers' port (`listener.security.protocol`, one of the values that Kafka's
-/// `listener.security.protocol.map` has for each listener).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SecurityProtocol {
-    /// Clear text, and everybody is `User:ANONYMOUS`.
-    #[default]
-    Plaintext,
-    /// TLS; with a certificate of its own a client is its subject, and `User:ANONYMOUS` without.
-    Ssl,
-    /// Clear text after SASL.
-    SaslPlaintext,
-    /// SASL inside TLS.
-    SaslSsl,
-}
-
-impl SecurityProtocol {
-    const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
-
-    /// Kafka's name of it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plaintext => "PLAINTEXT",
-            Self::Ssl => "SSL",
-            Self::SaslPlaintext => "SASL_PLAINTEXT",
-            Self::SaslSsl => "SASL_SSL",
-        }
-    }
-
-    /// The protocol of this name, in upper or lower case.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
-    }
-
-    /// Whether bytes go through TLS.
-    #[must_use]
-    pub fn has_tls(self) -> bool {
-        matches!(self, Self::Ssl | Self::SaslSsl)
-    }
-
-    /// Whether clients have to authenticate with SASL.
-    #[must_use]
-    pub fn has_sasl(self) -> bool {
-        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
-    }
-}
+pub use crate::sasl::User;
 
 /// A password that is not printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -180,7 +134,7 @@ impl Security {
         }
         if self.protocol.has_sasl() {
             let may_enter = |user: &User| user.has_one_of(&self.mechanisms);
-            let by_token = self.mechanisms.contains(&Mechanism::OauthBearer);
+            let by_token = self.mechanisms.contains(&Mechanism::OAuthBearer);
             if !by_token && !self.users.iter().any(may_enter) {
                 return fail(format!(
                     "{protocol} lets nobody in: there is no user of a mechanism in sasl.enabled.mechanisms"

@@ -7,59 +7,13 @@ mod scram;
 mod tests;
 mod users;
 
-use std::fmt;
-
+use curtail_wire::Mechanism;
 use ring::{digest, hmac, pbkdf2};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use scram::{Credential, Credentials};
 pub use users::User;
 pub(crate) use users::Users;
-
-/// A SASL mechanism that brokers can offer (`sasl.enabled.mechanisms`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Mechanism {
-    /// Name and password as they are (RFC 4616). Only TLS keeps them secret on their way.
-    Plain,
-    /// A proof of the password with SHA-256 (RFC 5802, RFC 7677).
-    ScramSha256,
-    /// A proof of the password with SHA-512.
-    ScramSha512,
-    /// Tokens without a signature (RFC 7628): everybody is let in under the name that it gives itself.
-    OauthBearer,
-}
-
-impl Mechanism {
-    /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
-    /// Those that ask for a password.
-    pub const PASSWORDS: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
-
-    /// Its registered name, such as `SCRAM-SHA-512`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-            Self::OauthBearer => "OAUTHBEARER",
-        }
-    }
-
-    /// The mechanism of this name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
-    }
-}
-
-impl fmt::Display for Mechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Why somebody was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +60,7 @@ impl Exchange {
             Mechanism::Plain => Self::Plain,
             Mechanism::ScramSha256 => Self::Scram(scram::Server::new(Hash::Sha256)),
             Mechanism::ScramSha512 => Self::Scram(scram::Server::new(Hash::Sha512)),
-            Mechanism::OauthBearer => Self::OauthBearer(oauth_bearer::Server::default()),
+            Mechanism::OAuthBearer => Self::OauthBearer(oauth_bearer::Server::default()),
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
+use curtail_wire::Mechanism;
 use ring::{
     error::Unspecified,
     hmac,
     rand::{SecureRandom, SystemRandom},
 };
 
-use super::{Credential, Credentials, Hash, Mechanism};
+use super::{Credential, Credentials, Hash};
 
 /// Rounds of hashing that a SCRAM proof costs: Kafka's default, and the least it takes.
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
@@ -116,7 +117,7 @@ impl Users {
                     Mechanism::ScramSha256 => Hash::Sha256,
                     Mechanism::ScramSha512 => Hash::Sha512,
                     // It knows nobody.
-                    Mechanism::OauthBearer => continue,
+                    Mechanism::OAuthBearer => continue,
                 };
                 let mut salt = vec![0; 16];
                 random.fill(&mut salt)?;

@@ -61,7 +61,7 @@ static OTHERS: [Property<CommonConfig>; 9] = [
         name: "security.protocol",
         expected: "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
         set: |config, text| {
-            config.security.protocol = SecurityProtocol::of_name(text)?;
+            config.security.protocol = SecurityProtocol::by_name(text)?;
             Some(())
         },
         get: |config| config.security.protocol.name().to_owned(),
@@ -112,7 +112,7 @@ static OTHERS: [Property<CommonConfig>; 9] = [
         name: "sasl.mechanism",
         expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
         set: |config, text| {
-            config.security.sasl.mechanism = Some(Mechanism::of_name(text)?);
+            config.security.sasl.mechanism = Some(Mechanism::by_name(text)?);
             Some(())
         },
         get: |config| config.security.sasl.mechanism.map_or("", Mechanism::name).to_owned(),

@@ -1,0 +1,97 @@
+//! What listeners speak, and how clients prove who they are: Kafka's names of both.
+
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// `security.protocol` of a client, and what a broker's listener speaks (`listener.security.protocol.map`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecurityProtocol {
+    /// Neither encrypted nor authenticated: everybody is `User:ANONYMOUS`.
+    #[default]
+    Plaintext,
+    /// TLS. A client with a certificate of its own is that one's subject, and `User:ANONYMOUS` without.
+    Ssl,
+    /// SASL in clear text.
+    SaslPlaintext,
+    /// SASL inside TLS.
+    SaslSsl,
+}
+
+impl SecurityProtocol {
+    const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
+
+    /// Kafka's name of it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plaintext => "PLAINTEXT",
+            Self::Ssl => "SSL",
+            Self::SaslPlaintext => "SASL_PLAINTEXT",
+            Self::SaslSsl => "SASL_SSL",
+        }
+    }
+
+    /// The protocol of this name, in upper or lower case.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether bytes go through TLS.
+    #[must_use]
+    pub fn has_tls(self) -> bool {
+        matches!(self, Self::Ssl | Self::SaslSsl)
+    }
+
+    /// Whether clients have to authenticate with SASL.
+    #[must_use]
+    pub fn has_sasl(self) -> bool {
+        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
+    }
+}
+
+/// A SASL mechanism: `sasl.mechanism` of a client, one of `sasl.enabled.mechanisms` of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mechanism {
+    /// User name and password as they are (RFC 4616). Only TLS keeps them secret on their way.
+    Plain,
+    /// A proof of the password with SHA-256 (RFC 5802, RFC 7677).
+    ScramSha256,
+    /// A proof of the password with SHA-512.
+    ScramSha512,
+    /// A token that somebody else has given (RFC 7628, KIP-255).
+    OAuthBearer,
+}
+
+impl Mechanism {
+    /// All there are.
+    pub const ALL: [Self; 4] =
+        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
+    /// Those that ask for a password.
+    pub const PASSWORDS: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
+
+    /// Its registered name, such as `SCRAM-SHA-512`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OAuthBearer => "OAUTHBEARER",
+        }
+    }
+
+    /// The mechanism of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
