@@ -1,7 +1,7 @@
 //! Starts an Apache Kafka cluster, or runs one of its tools, from the command line.
 //!
-//! `start` prints `bootstrap: host:port,...` when the cluster is ready and runs until its standard
-//! input closes or a signal ends it; the brokers end with it either way.
+//! `start` prints `bootstrap: host:port,...` when the cluster is ready, then a line `NAME: host:port,...` for each listener
+//! that was added, and runs until its standard input closes or a signal ends it; the brokers end with it either way.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use curtail_apache::{ApacheCluster, Error, available};
 
 const USAGE: &str = "\
 usage: curtail-apache start [--brokers 1|3] [--heap-mb N] [--port-file FILE] [--property k=v]...
+                            [--listener NAME:PROTOCOL]...
        curtail-apache tool CLASS [ARGUMENT]...";
 
 fn main() -> ExitCode {
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
 fn start(args: &[String]) -> Result<ExitCode, String> {
     let mut builder = ApacheCluster::builder();
     let mut port_file = None;
+    let mut listeners = Vec::new();
     let mut args = args.iter();
     while let Some(flag) = args.next() {
         let value = args.next().ok_or_else(|| format!("{flag} needs a value\n{USAGE}"))?;
@@ -41,6 +43,12 @@ fn start(args: &[String]) -> Result<ExitCode, String> {
             "--property" => {
                 let (key, value) = value.split_once('=').ok_or("--property needs key=value")?;
                 builder.property(key, value)
+            }
+            "--listener" => {
+                let (name, protocol) =
+                    value.split_once(':').ok_or("--listener needs NAME:PROTOCOL")?;
+                listeners.push(name);
+                builder.listener(name, protocol)
             }
             "--port-file" => {
                 port_file = Some(PathBuf::from(value));
@@ -55,7 +63,9 @@ fn start(args: &[String]) -> Result<ExitCode, String> {
         write_whole(path, &bootstrap).map_err(|e| format!("write {}: {e}", path.display()))?;
     }
     let mut stdout = std::io::stdout();
-    writeln!(stdout, "bootstrap: {bootstrap}").map_err(|e| format!("standard output: {e}"))?;
+    let added = listeners.iter().map(|name| format!("{name}: {}\n", cluster.listener(name)));
+    let lines = format!("bootstrap: {bootstrap}\n{}", added.collect::<String>());
+    stdout.write_all(lines.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
     stdout.flush().map_err(|e| format!("standard output: {e}"))?;
     wait_for_end_of_input();
     drop(cluster);

@@ -78,7 +78,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     let running = Running::start(&options.target, &options.topic, None, progress)?;
     let mut config = options.config.clone();
     config.set("bootstrap.servers", running.bootstrap())?;
-    runtime.block_on(running.prepare(&options.topic))?;
+    runtime.block_on(running.prepare(&options.topic, &options.config.common.security))?;
     if let Some(size) = options.fill {
         progress.on(Event::Preparing("filling the topic"));
         fill(&runtime, running.bootstrap(), options, size)?;
@@ -95,8 +95,10 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
 /// Writes what is to be read. The cost of it is not part of the run.
 fn fill(runtime: &Runtime, bootstrap: &str, options: &Options, size: usize) -> Result<()> {
     let mut values = Values::prepare(&Payload::Random { size })?;
+    let mut config = ProducerConfig::new(bootstrap);
+    config.common.security = options.config.common.security.clone();
     runtime.block_on(async {
-        let producer = Producer::new(ProducerConfig::new(bootstrap))?;
+        let producer = Producer::new(config)?;
         let mut last: Option<curtail::Delivery> = None;
         for index in 0..options.records {
             let record = Record::to(&options.topic.name).value(values.get(index));

@@ -84,7 +84,7 @@ pub(crate) fn measure(
     let mut consumer = options.consumer.clone();
     consumer.set("bootstrap.servers", running.bootstrap())?;
     runtime.block_on(async {
-        running.prepare(&options.topic).await?;
+        running.prepare(&options.topic, &options.producer.common.security).await?;
         let producer = Producer::new(producer)?;
         let mut consumer = Consumer::new(consumer)?;
         producer.connect().await?;

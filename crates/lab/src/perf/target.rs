@@ -5,7 +5,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use curtail::{Admin, AdminConfig, NewTopic};
+use curtail::{Admin, AdminConfig, NewTopic, SecurityConfig};
 use curtail_cluster::{Cluster, ClusterConfig, ClusterError, Observer};
 use curtail_net::Env;
 use tokio::{
@@ -87,13 +87,16 @@ impl Running {
         self.embedded.is_some()
     }
 
-    /// Creates the topic in a cluster that was there, where that is asked for and it does not exist.
-    pub(super) async fn prepare(&self, topic: &Topic) -> Result<()> {
+    /// Creates the topic in a cluster that was there, where that is asked for and it does not exist; with the security
+    /// of the client that is measured.
+    pub(super) async fn prepare(&self, topic: &Topic, security: &SecurityConfig) -> Result<()> {
         let Some((partitions, replication_factor)) = topic.create else { return Ok(()) };
         if self.is_embedded() {
             return Ok(());
         }
-        let admin = Admin::new(AdminConfig::new(&self.bootstrap))?;
+        let mut config = AdminConfig::new(&self.bootstrap);
+        config.common.security = security.clone();
+        let admin = Admin::new(config)?;
         if admin.list_topics().await?.iter().any(|listed| listed.name == topic.name) {
             return Ok(());
         }
