@@ -89,7 +89,7 @@ pub enum Error {
         last: Option<Arc<Error>>,
     },
     /// A broker answered with an error.
-    #[error("{what}: {code}{}", .message.as_ref().map(|m| format!(": {m}")).unwrap_or_default())]
+    #[error("{what}: {code}{}{}", .message.as_ref().map(|m| format!(": {m}")).unwrap_or_default(), missing_right(*.code))]
     Broker {
         /// The topic and partition, or the operation, that it concerns.
         what: Arc<str>,
@@ -298,6 +298,25 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What to have granted, for the errors of brokers with ACLs.
+fn missing_right(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+            "; the principal needs an ACL for the topic: WRITE to produce, READ to consume, DESCRIBE to look it up"
+        }
+        ErrorCode::GROUP_AUTHORIZATION_FAILED => {
+            "; the principal needs an ACL for the group: READ to join it and to commit, DESCRIBE to look at it"
+        }
+        ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
+            "; the principal needs an ACL for the transactional id: WRITE"
+        }
+        ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
+            "; the principal needs an ACL for the cluster: IDEMPOTENT_WRITE for an idempotent producer that may not WRITE to any topic, DESCRIBE, CREATE or ALTER to administer"
+        }
+        _ => "",
+    }
 }
 
 /// A result with the client's [`enum@Error`].

@@ -472,6 +472,13 @@ impl Shared {
         self.let_rest(partition);
     }
 
+    /// Fails whatever is not in flight.
+    fn refuse_all(&self, cause: &Error) {
+        for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
+            self.refuse(partition, cause);
+        }
+    }
+
     /// Fails what has waited for `delivery.timeout.ms` at a time.
     fn fail_older(
         &self,
@@ -655,6 +662,10 @@ async fn obtain_identity(shared: Weak<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(%error, "no producer id yet");
+                if let Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. } = error {
+                    // A right is missing: what waits has nothing to wait for.
+                    strong.refuse_all(&error);
+                }
                 failures += 1;
                 let pause = strong.backoff.after(failures, strong.env.entropy.unit());
                 drop(strong);
@@ -679,7 +690,11 @@ async fn init_producer_id(shared: &Shared) -> Result<ProducerIdentity> {
         ErrorCode::NONE => {
             Ok(ProducerIdentity { id: answer.producer_id.0, epoch: answer.producer_epoch })
         }
-        code => Err(Error::Broker { what: "InitProducerId".into(), code, message: None }),
+        code => Err(Error::Broker {
+            what: "a producer id (InitProducerId)".into(),
+            code,
+            message: None,
+        }),
     }
 }
 

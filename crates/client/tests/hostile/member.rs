@@ -183,7 +183,7 @@ fn a_missing_right_is_asked_for_with_every_poll() {
         for asked in 1..4 {
             let error = refused(&mut consumer).await;
             assert!(matches!(error, Error::Broker { code: told, .. } if told == code), "{error}");
-            assert!(error.to_string().contains("not you (the right READ"), "{error}");
+            assert!(error.to_string().contains("not you; the principal needs"), "{error}");
             assert_eq!(broker.calls(ApiKey::CONSUMER_GROUP_HEARTBEAT), asked);
         }
         until_assigned(&mut consumer, 0).await;

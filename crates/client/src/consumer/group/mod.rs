@@ -229,12 +229,6 @@ impl Group {
             (ErrorCode::GROUP_MAX_SIZE_REACHED, GroupProtocol::Classic) => {
                 "group.max.size of the brokers".to_owned()
             }
-            (ErrorCode::GROUP_AUTHORIZATION_FAILED, _) => {
-                "the right READ on the group of group.id".to_owned()
-            }
-            (ErrorCode::TOPIC_AUTHORIZATION_FAILED, _) => {
-                "the right DESCRIBE on every topic subscribed to".to_owned()
-            }
             (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, _) => {
                 "group.protocol or partition.assignment.strategy fits no other member".to_owned()
             }
