@@ -72,11 +72,11 @@ pub use admin::{
     TransactionListing,
 };
 pub use config::{
-    Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, Given,
-    GroupProtocol, HostCheck, IGNORED_PROPERTIES, LeaderDiscovery, Mechanism, OAuthBearerToken,
-    OffsetReset, ProducerConfig, RecoveryStrategy, SaslConfig, Secret, SecurityConfig,
-    SecurityProtocol, SslConfig, Store, StoreType, TlsVersion, TokenSource, load_properties,
-    parse_properties,
+    Acks, AdminConfig, Assignor, BufferedPartitions, CipherSuite, CommonConfig, ConsumerConfig,
+    Given, GroupProtocol, HostCheck, IGNORED_PROPERTIES, LeaderDiscovery, Mechanism,
+    OAuthBearerToken, OffsetReset, OidcConfig, ProducerConfig, RecoveryStrategy, SaslConfig,
+    Secret, SecurityConfig, SecurityProtocol, SslConfig, Store, StoreType, TlsVersion, TokenSource,
+    load_properties, parse_properties,
 };
 pub use consumer::{
     Consumer, IntoStream, OffsetAndTimestamp, PartitionInfo, PendingCommit, Rebalance,

@@ -5,8 +5,13 @@
 
 #[path = "hostile/broker.rs"]
 mod broker;
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "suite/security/certificates.rs"]
+mod certificates;
 #[path = "hostile/consume.rs"]
 mod consume;
+#[path = "suite/security/endpoint.rs"]
+mod endpoint;
 #[path = "hostile/member.rs"]
 mod member;
 #[path = "hostile/mutate.rs"]
@@ -15,6 +20,10 @@ mod mutate;
 mod peers;
 #[path = "hostile/produce.rs"]
 mod produce;
+#[path = "hostile/sasl.rs"]
+mod sasl;
+#[path = "hostile/tokens.rs"]
+mod tokens;
 
 use std::{cell::Cell, future::Future, sync::Once, time::Duration};
 

@@ -72,6 +72,11 @@ impl Jaas {
         self.options.get(name)
     }
 
+    /// The options whose names begin with `prefix`, by the rest of their names.
+    pub(super) fn options_after(&self, prefix: &str) -> impl Iterator<Item = (&str, &Secret)> {
+        self.options.iter().filter_map(move |(n, value)| Some((n.strip_prefix(prefix)?, value)))
+    }
+
     /// The value of an option that has to be there.
     pub(super) fn required(&self, name: &str) -> Result<&Secret, String> {
         let missing = || format!("the option '{name}' is missing in {NAME}");

@@ -4,6 +4,7 @@
 mod builder;
 mod file;
 mod jaas;
+mod oidc;
 mod properties;
 mod security;
 #[cfg(test)]
@@ -11,11 +12,13 @@ mod tests;
 mod values;
 
 pub use file::{load_properties, parse_properties};
+pub(crate) use oidc::ClientCredentials;
+pub use oidc::OidcConfig;
 pub use properties::IGNORED_PROPERTIES;
 pub(crate) use security::Login;
 pub use security::{
-    HostCheck, Mechanism, OAuthBearerToken, SaslConfig, Secret, SecurityConfig, SecurityProtocol,
-    SslConfig, Store, StoreType, TlsVersion, TokenSource,
+    CipherSuite, HostCheck, Mechanism, OAuthBearerToken, SaslConfig, Secret, SecurityConfig,
+    SecurityProtocol, SslConfig, Store, StoreType, TlsVersion, TokenSource,
 };
 pub(crate) use values::host_and_port;
 

@@ -5,6 +5,7 @@
 //! the Java virtual machine ([`IGNORED_PROPERTIES`]), accepted only with the value that says what Curtail does
 //! anyway ([`FIXED`]), or not supported yet. What is in none of these lists is a mistake.
 
+mod elsewhere;
 mod security;
 
 use std::{str::FromStr, time::Duration};
@@ -42,8 +43,26 @@ struct Property<C: 'static> {
     get: fn(&C) -> String,
 }
 
+impl<C: Clone> Property<C> {
+    fn set(&self, config: &mut C, value: &str) -> Result<(), ConfigError> {
+        if (self.set)(config, value).is_some() {
+            return Ok(());
+        }
+        // Of a list, the entries that cannot be used.
+        let bad = |entry: &&str| (self.set)(&mut config.clone(), entry).is_none();
+        let entries = value.split(',').map(str::trim);
+        let bad: Vec<_> = entries.filter(|_| value.contains(',')).filter(bad).collect();
+        let expected = self.expected;
+        let reason = match bad.as_slice() {
+            [] => format!("expected {expected}"),
+            bad => format!("'{}' cannot be used; expected {expected}", bad.join("', '")),
+        };
+        Err(ConfigError::Invalid { name: self.name, value: value.to_owned(), reason })
+    }
+}
+
 /// A client's settings and its tables.
-trait Settings: Sized + 'static {
+trait Settings: Clone + 'static {
     /// The word for it in messages.
     const KIND: Kind;
     /// Its own properties, beside the common ones.
@@ -489,8 +508,6 @@ fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
 }
 
 const TWO_PHASE: &str = "two-phase commit is not there yet; leave it out or set it to false";
-const SECURITY: &str =
-    "of ssl.* and sasl.* only stores, keys, protocols, mechanism and sasl.jaas.config are there";
 const SHARE: &str = "share groups are not there yet";
 const JAVA_CLASS: &str = "it names a Java class";
 const BYTES_ONLY: &str =
@@ -512,18 +529,13 @@ static FIXED: &[(&str, &[&str], &str)] = &[
         &[""],
         "it names a Java class; give a producer its interceptors with ProducerConfig::interceptor",
     ),
-    (
-        "ssl.protocol",
-        &["TLSv1.3", "TLSv1.2", "TLS"],
-        "ssl.enabled.protocols says which versions are used",
-    ),
     ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
 ];
 
 /// Properties of the Java clients that have no meaning here yet.
 static NOT_YET: &[(&str, &str)] = &[
     ("bootstrap.controllers", "only brokers can be asked yet"),
-    ("security.providers", SECURITY),
+    ("security.providers", JAVA_CLASS),
     ("share.acknowledgement.mode", SHARE),
     ("share.acquire.mode", SHARE),
     ("socket.connection.setup.timeout.max.ms", YET),
@@ -598,20 +610,14 @@ fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
 
 fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
     let (name, value) = (name.trim(), value.trim());
-    let invalid = |name, expected: &str| ConfigError::Invalid {
-        name,
-        value: value.to_owned(),
-        reason: format!("expected {expected}"),
-    };
     if let Some(property) = S::TABLE.iter().find(|p| p.name == name) {
-        (property.set)(config, value).ok_or_else(|| invalid(property.name, property.expected))?;
+        property.set(config, value)?;
         config.settle();
         return Ok(());
     }
     let common = common().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
     if let Some(property) = common {
-        (property.set)(config.common_mut(), value)
-            .ok_or_else(|| invalid(property.name, property.expected))?;
+        property.set(config.common_mut(), value)?;
         config.settle();
         return Ok(());
     }
@@ -634,8 +640,8 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     if let Some((_, why)) = NOT_YET.iter().find(|(n, _)| *n == name) {
         return not_supported(why);
     }
-    if name.starts_with("sasl.") || name.starts_with("ssl.") {
-        return not_supported(SECURITY);
+    if let Some((harmless, why)) = elsewhere::find(name) {
+        return if harmless.has(value) { Ok(()) } else { not_supported(why) };
     }
     if let Some(why) = of_another_client(S::KIND, name) {
         return not_supported(why);

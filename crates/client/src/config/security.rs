@@ -2,12 +2,16 @@
 
 use std::{fmt, path::PathBuf, pin::Pin, sync::Arc};
 
+use curtail_net::tls;
 pub use curtail_net::tls::HostCheck;
 pub use curtail_proto::sasl::Secret;
 use curtail_proto::sasl::{Credentials, Hash};
 pub use curtail_wire::{Mechanism, SecurityProtocol};
 
-use super::jaas::{Jaas, Module};
+use super::{
+    jaas::{Jaas, Module},
+    oidc::{self, ClientCredentials, OidcConfig},
+};
 use crate::{error::ConfigError, security::Cache};
 
 /// Settings of TLS and SASL. Passwords and tokens are not shown by `Debug`.
@@ -52,6 +56,66 @@ pub enum TlsVersion {
     V13,
 }
 
+/// A cipher suite of TLS. There are only those that are considered safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CipherSuite(tls::CipherSuite);
+
+impl CipherSuite {
+    /// All there are, by the names that Java and the registry of TLS have for them.
+    const ALL: [(&'static str, tls::CipherSuite); 9] = [
+        ("TLS_AES_256_GCM_SHA384", tls::CipherSuite::TLS13_AES_256_GCM_SHA384),
+        ("TLS_AES_128_GCM_SHA256", tls::CipherSuite::TLS13_AES_128_GCM_SHA256),
+        ("TLS_CHACHA20_POLY1305_SHA256", tls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            tls::CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            tls::CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+            tls::CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+    ];
+
+    /// The suite of a name such as `TLS_AES_256_GCM_SHA384`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, suite)| Self(*suite))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        Self::ALL.iter().find(|(_, suite)| *suite == self.0).map_or("", |(name, _)| name)
+    }
+
+    /// The version of TLS that it belongs to.
+    #[must_use]
+    pub fn version(&self) -> TlsVersion {
+        // The suites of TLS 1.3 leave the key exchange open.
+        if self.name().contains("_WITH_") { TlsVersion::V12 } else { TlsVersion::V13 }
+    }
+
+    pub(crate) fn registered(&self) -> tls::CipherSuite {
+        self.0
+    }
+}
+
 /// Settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SslConfig {
@@ -71,6 +135,10 @@ pub struct SslConfig {
     pub endpoint_identification: HostCheck,
     /// `ssl.enabled.protocols`.
     pub enabled_protocols: Vec<TlsVersion>,
+    /// `ssl.protocol`: the newest version, where `ssl.enabled.protocols` has newer ones.
+    pub protocol: TlsVersion,
+    /// `ssl.cipher.suites`: what is offered to brokers, the preferred one first; all there are if it is empty.
+    pub cipher_suites: Vec<CipherSuite>,
 }
 
 impl Default for SslConfig {
@@ -84,6 +152,8 @@ impl Default for SslConfig {
             key_password: None,
             endpoint_identification: HostCheck::Https,
             enabled_protocols: vec![TlsVersion::V12, TlsVersion::V13],
+            protocol: TlsVersion::V13,
+            cipher_suites: Vec::new(),
         }
     }
 }
@@ -99,6 +169,8 @@ pub struct SaslConfig {
     pub login: Option<(String, Secret)>,
     /// Where tokens come from, for OAUTHBEARER.
     pub token: Option<TokenSource>,
+    /// Where tokens come from if not from [`token`](Self::token): `sasl.oauthbearer.*`, `sasl.login.*`.
+    pub oidc: OidcConfig,
 }
 
 /// A token for OAUTHBEARER.
@@ -154,6 +226,7 @@ impl fmt::Debug for TokenSource {
 pub(crate) enum Login {
     Fixed(Credentials),
     Token(TokenSource),
+    Oidc(Box<ClientCredentials>),
 }
 
 impl SecurityConfig {
@@ -204,6 +277,32 @@ impl SecurityConfig {
         config
     }
 
+    /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider gives for a client id and a secret
+    /// (KIP-768): sets `sasl.oauthbearer.token.endpoint.url` and `sasl.oauthbearer.client.credentials.client.id` and
+    /// `.secret`. What else there is to set is in [`SaslConfig::oidc`].
+    ///
+    /// ```
+    /// use curtail::{ProducerConfig, SecurityConfig};
+    ///
+    /// let secret = std::env::var("CLIENT_SECRET").unwrap_or_default();
+    /// let mut security = SecurityConfig::client_credentials("https://login.example.com/token", "billing", secret);
+    /// security.sasl.oidc.scope = Some("kafka".into());
+    /// let config = ProducerConfig::new("broker:9093").security(security);
+    /// ```
+    #[must_use]
+    pub fn client_credentials(
+        token_endpoint_url: impl Into<String>,
+        client_id: impl Into<String>,
+        client_secret: impl Into<Secret>,
+    ) -> Self {
+        let mut config = Self::new(SecurityProtocol::SaslSsl);
+        config.sasl.mechanism = Some(Mechanism::OAuthBearer);
+        config.sasl.oidc.token_endpoint_url = Some(token_endpoint_url.into());
+        config.sasl.oidc.client_id = Some(client_id.into());
+        config.sasl.oidc.client_secret = Some(client_secret.into());
+        config
+    }
+
     /// Sets `ssl.truststore.location`: a file with the certificates to trust, PEM or PKCS#12.
     #[must_use]
     pub fn truststore(mut self, file: impl Into<PathBuf>, password: Option<&str>) -> Self {
@@ -234,7 +333,7 @@ impl SecurityConfig {
 }
 
 impl SslConfig {
-    fn validate(&self) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let contradiction = |text: &str| Err(ConfigError::Contradiction(text.into()));
         if self.truststore.location.is_some() && self.truststore_certificates.is_some() {
             return contradiction(
@@ -255,67 +354,80 @@ impl SslConfig {
         if self.enabled_protocols.is_empty() {
             return Err(ConfigError::Missing("ssl.enabled.protocols"));
         }
+        if self.versions().next().is_none() {
+            return contradiction("ssl.protocol=TLSv1.2 leaves nothing of ssl.enabled.protocols");
+        }
+        let mut versions = self.versions();
+        let has_suite = |version| self.cipher_suites.iter().any(|s| s.version() == version);
+        if !self.cipher_suites.is_empty() && !versions.any(has_suite) {
+            return contradiction(
+                "ssl.cipher.suites has none for the versions of ssl.enabled.protocols and ssl.protocol",
+            );
+        }
         Ok(())
+    }
+
+    /// The versions that are left of those enabled.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = TlsVersion> {
+        self.enabled_protocols.iter().copied().filter(|version| *version <= self.protocol)
     }
 }
 
 impl SaslConfig {
     /// Where credentials come from.
     pub(crate) fn login(&self) -> Result<Login, ConfigError> {
-        let unusable = |reason: String| ConfigError::Contradiction(reason);
         let Some(mechanism) = self.mechanism else {
-            return Err(unusable(
+            return Err(ConfigError::Contradiction(
                 "sasl.mechanism is GSSAPI unless it is set, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
             ));
         };
-        if let (Mechanism::OAuthBearer, Some(token)) = (mechanism, &self.token) {
-            return Ok(Login::Token(token.clone()));
-        }
-        if let Some((username, password)) = &self.login {
-            return credentials(mechanism, username, password, false).map_err(unusable);
-        }
-        let Some(jaas) = &self.jaas else {
-            return Err(ConfigError::Missing("sasl.jaas.config"));
+        let hash = match mechanism {
+            Mechanism::OAuthBearer => return self.token_login(),
+            Mechanism::Plain => None,
+            Mechanism::ScramSha256 => Some(Hash::Sha256),
+            Mechanism::ScramSha512 => Some(Hash::Sha512),
         };
-        let invalid = |reason: String| unusable(format!("sasl.jaas.config: {reason}"));
-        let jaas = Jaas::parse(jaas.reveal()).map_err(invalid)?;
-        let fits = match mechanism {
-            Mechanism::Plain => jaas.module == Module::Plain,
-            Mechanism::OAuthBearer => jaas.module == Module::OAuthBearer,
-            _ => jaas.module == Module::Scram,
+        let (username, password, is_token) = match &self.login {
+            Some((username, password)) => (username.clone(), password.clone(), false),
+            None => self.jaas_login(mechanism)?,
         };
-        if !fits {
-            let name = mechanism.name();
-            return Err(invalid(format!("its login module does not fit sasl.mechanism={name}")));
+        Ok(Login::Fixed(match hash {
+            None => Credentials::Plain { username, password },
+            Some(hash) => Credentials::Scram { hash, username, password, is_token },
+        }))
+    }
+
+    /// User name and password of `sasl.jaas.config`, and whether they are those of a delegation token.
+    fn jaas_login(&self, mechanism: Mechanism) -> Result<(String, Secret, bool), ConfigError> {
+        let jaas = self.read_jaas()?.ok_or(ConfigError::Missing("sasl.jaas.config"))?;
+        let module = if mechanism == Mechanism::Plain { Module::Plain } else { Module::Scram };
+        if jaas.module != module {
+            return Err(ConfigError::Contradiction(format!(
+                "sasl.jaas.config: its login module does not fit sasl.mechanism={mechanism}"
+            )));
         }
-        let username = jaas.required("username").map_err(unusable);
-        let password = jaas.required("password").map_err(unusable);
+        let required = |name| jaas.required(name).map_err(ConfigError::Contradiction);
         let is_token =
             jaas.option("tokenauth").is_some_and(|t| t.reveal().eq_ignore_ascii_case("true"));
-        match mechanism {
-            Mechanism::OAuthBearer => credentials(mechanism, "", &Secret::new(""), false),
-            _ => credentials(mechanism, username?.reveal(), password?, is_token),
-        }
-        .map_err(unusable)
+        Ok((required("username")?.reveal().to_owned(), required("password")?.clone(), is_token))
     }
-}
 
-fn credentials(
-    mechanism: Mechanism,
-    username: &str,
-    password: &Secret,
-    is_token: bool,
-) -> Result<Login, String> {
-    let (username, password) = (username.to_owned(), password.clone());
-    let hash = match mechanism {
-        Mechanism::Plain => return Ok(Login::Fixed(Credentials::Plain { username, password })),
-        Mechanism::ScramSha256 => Hash::Sha256,
-        Mechanism::ScramSha512 => Hash::Sha512,
-        _ => {
-            return Err(
-                "sasl.mechanism=OAUTHBEARER takes its tokens from a callback: SecurityConfig::oauth_bearer".into(),
-            );
+    fn token_login(&self) -> Result<Login, ConfigError> {
+        if let Some(token) = &self.token {
+            return Ok(Login::Token(token.clone()));
         }
-    };
-    Ok(Login::Fixed(Credentials::Scram { hash, username, password, is_token }))
+        let jaas = self.read_jaas()?;
+        match &self.oidc.token_endpoint_url {
+            Some(url) => Ok(Login::Oidc(Box::new(self.oidc.resolve(url, jaas.as_ref())?))),
+            None => Err(ConfigError::Contradiction(format!(
+                "sasl.mechanism=OAUTHBEARER needs {}, or a function of your own that gives tokens (SecurityConfig::oauth_bearer)",
+                oidc::URL
+            ))),
+        }
+    }
+
+    fn read_jaas(&self) -> Result<Option<Jaas>, ConfigError> {
+        let read = self.jaas.as_ref().map(|jaas| Jaas::parse(jaas.reveal())).transpose();
+        read.map_err(|reason| ConfigError::Contradiction(format!("sasl.jaas.config: {reason}")))
+    }
 }

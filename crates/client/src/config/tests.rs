@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail_wire::compression::{Codec, Compression};
 
 use super::{
-    Acks, AdminConfig, ConsumerConfig, IGNORED_PROPERTIES, ProducerConfig, host_and_port,
+    Acks, AdminConfig, ConsumerConfig, IGNORED_PROPERTIES, Login, ProducerConfig, host_and_port,
     load_properties, parse_properties,
 };
 use crate::error::ConfigError;
@@ -50,12 +50,25 @@ const COMMON: &[Row] = &[
     ("retry.backoff.max.ms", "1000", LONG_MS.0, LONG_MS.1),
     ("retry.backoff.ms", "100", LONG_MS.0, LONG_MS.1),
     ("sasl.jaas.config", "", SECRET, &[]),
+    ("sasl.login.connect.timeout.ms", "", INT_MS.0, INT_MS.1),
+    ("sasl.login.read.timeout.ms", "", INT_MS.0, INT_MS.1),
+    ("sasl.login.refresh.buffer.seconds", "300", &["0", "3600"], &["-1", "3601", "", "1.5"]),
+    ("sasl.login.refresh.min.period.seconds", "60", &["0", "900"], &["-1", "901", "x"]),
+    ("sasl.login.refresh.window.factor", "0.8", &["0.5", "1"], &["0.49", "1.01", "NaN", ""]),
+    ("sasl.login.refresh.window.jitter", "0.05", &["0", "0.25"], &["-0.1", "0.26", "NaN"]),
+    ("sasl.login.retry.backoff.max.ms", "10000", LONG_MS.0, LONG_MS.1),
+    ("sasl.login.retry.backoff.ms", "100", LONG_MS.0, LONG_MS.1),
     (
         "sasl.mechanism",
         "",
         &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
         &["", "GSSAPI", "SCRAM"],
     ),
+    ("sasl.oauthbearer.client.credentials.client.id", "", &["x", ""], &[]),
+    ("sasl.oauthbearer.client.credentials.client.secret", "", SECRET, &[]),
+    ("sasl.oauthbearer.header.urlencode", "false", FLAG.0, FLAG.1),
+    ("sasl.oauthbearer.scope", "", &["a b", ""], &[]),
+    ("sasl.oauthbearer.token.endpoint.url", "", &["https://x/y", ""], &[]),
     (
         "security.protocol",
         "PLAINTEXT",
@@ -63,6 +76,16 @@ const COMMON: &[Row] = &[
         &["", "TLS"],
     ),
     ("send.buffer.bytes", "-1", &["-1", "0", "65536"], &["-2", "2147483648", ""]),
+    (
+        "ssl.cipher.suites",
+        "",
+        &[
+            "TLS_AES_128_GCM_SHA256",
+            "TLS_CHACHA20_POLY1305_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => TLS_CHACHA20_POLY1305_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "",
+        ],
+        &["TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_AES_128_GCM_SHA256,", "x"],
+    ),
     (
         "ssl.enabled.protocols",
         "TLSv1.2,TLSv1.3",
@@ -76,6 +99,7 @@ const COMMON: &[Row] = &[
     ("ssl.keystore.location", "", &["x", ""], &[]),
     ("ssl.keystore.password", "", SECRET, &[]),
     ("ssl.keystore.type", "", STORE_TYPE.0, STORE_TYPE.1),
+    ("ssl.protocol", "TLSv1.3", &["TLSv1.2", "TLS => TLSv1.3"], &["SSLv3", ""]),
     ("ssl.truststore.certificates", "", &["x", ""], &[]),
     ("ssl.truststore.location", "", &["x", ""], &[]),
     ("ssl.truststore.password", "", SECRET, &[]),
@@ -387,7 +411,9 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     config.set("key.deserializer", &class("StringDeserializer")).unwrap();
     config.set("value.deserializer", &class("ByteArrayDeserializer")).unwrap();
     let fixed = [
-        ("ssl.protocol", "TLSv1.3", "SSLv3"),
+        ("ssl.provider", "", "SunJSSE"),
+        ("ssl.trustmanager.algorithm", "PKIX", "SunX509"),
+        ("sasl.login.callback.handler.class", HANDLER, "org.example.Handler"),
         ("client.dns.lookup", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ];
     for (name, accepted, refused) in fixed {
@@ -396,14 +422,16 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     }
     let refused = [
         ("value.deserializer", class("LongDeserializer")),
-        ("sasl.login.class", "secret".into()),
-        ("ssl.provider", "x".into()),
+        ("sasl.login.class", "hush".into()),
+        ("sasl.kerberos.service.name", "hush".into()),
+        ("sasl.oauthbearer.jwks.endpoint.url", "hush".into()),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", "hush".into()),
         ("linger.ms", "5".into()),
     ];
     for (name, value) in refused {
         let error = config.set(name, &value).unwrap_err();
         assert!(matches!(error, ConfigError::NotSupported { .. }), "{name}: {error:?}");
-        assert!(!error.to_string().contains("secret"), "values may be secrets");
+        assert!(!error.to_string().contains("hush"), "values may be secrets");
     }
     let why = ProducerConfig::default().set("fetch.min.bytes", "1").unwrap_err().to_string();
     assert_eq!(why, "fetch.min.bytes is not supported: it is a setting of consumers");
@@ -519,6 +547,9 @@ fn a_missing_file_is_named() {
 }
 
 const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
+const BEARER: &str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule";
+const HANDLER: &str =
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler";
 
 fn secured(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
     let always = [("bootstrap.servers", "a:1")];
@@ -558,10 +589,60 @@ fn secrets_are_set_and_not_shown() {
 }
 
 #[test]
+fn a_login_takes_settings_before_options() {
+    let jaas = format!(
+        "{BEARER} required clientId=\"id\" clientSecret='hush' scope=\"a b\" extension_logicalCluster=lkc \
+         ssl.truststore.location=\"/idp.pem\";"
+    );
+    let always = [
+        ("security.protocol", "SASL_SSL"),
+        ("ssl.truststore.location", "/brokers.pem"),
+        ("sasl.mechanism", "OAUTHBEARER"),
+        ("sasl.login.callback.handler.class", HANDLER),
+        ("sasl.oauthbearer.token.endpoint.url", "https://[::1]:8443/token?realm=x"),
+        ("sasl.jaas.config", &jaas),
+    ];
+    let login = |more: &[(&str, &str)]| {
+        let config = secured(&[&always, more].concat()).unwrap();
+        assert!(!format!("{config:?}").contains("hush"));
+        match config.common.security.sasl.login().unwrap() {
+            Login::Oidc(credentials) => credentials,
+            other => panic!("{other:?}"),
+        }
+    };
+    let by_options = login(&[]);
+    assert_eq!((by_options.client_id.as_str(), by_options.client_secret.reveal()), ("id", "hush"));
+    assert_eq!(by_options.scope.as_deref(), Some("a b"));
+    assert_eq!(by_options.extensions, [("logicalCluster".to_owned(), "lkc".to_owned())]);
+    assert_eq!(by_options.ssl.truststore.location, Some("/idp.pem".into()));
+    let endpoint = &by_options.endpoint;
+    assert_eq!((endpoint.host.as_str(), endpoint.port), ("::1", 8443));
+    assert_eq!(endpoint.path_and_query, "/token?realm=x");
+    let shown = endpoint.to_string();
+    assert_eq!(shown, "sasl.oauthbearer.token.endpoint.url=https://[::1]:8443/token");
+    let by_settings = login(&[
+        ("sasl.oauthbearer.client.credentials.client.id", "other"),
+        ("sasl.oauthbearer.client.credentials.client.secret", "hush2"),
+        ("sasl.oauthbearer.scope", "c"),
+    ]);
+    assert_eq!(
+        (by_settings.client_id.as_str(), by_settings.client_secret.reveal()),
+        ("other", "hush2")
+    );
+    assert_eq!(by_settings.scope.as_deref(), Some("c"));
+}
+
+#[test]
 fn security_settings_that_cannot_work_are_refused_by_name() {
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"u\" password=\"hush\";";
     let sasl = ("security.protocol", "SASL_SSL");
     let plain = ("sasl.mechanism", "PLAIN");
+    let tls = ("security.protocol", "SSL");
+    let bearer = ("sasl.mechanism", "OAUTHBEARER");
+    let url = |url| ("sasl.oauthbearer.token.endpoint.url", url);
+    let id = ("sasl.oauthbearer.client.credentials.client.id", "x");
+    let odd_option =
+        format!("{BEARER} required clientId=a clientSecret=hush ssl.truststore.type=hush;");
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[("security.protocol", "TLS")], "SASL_PLAINTEXT"),
         (&[("ssl.truststore.type", "JKS")], "keytool -importkeystore"),
@@ -571,9 +652,28 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         (&[sasl, plain], "sasl.jaas.config is required"),
         (&[sasl, plain, ("sasl.jaas.config", scram)], "does not fit sasl.mechanism=PLAIN"),
         (&[sasl, plain, ("sasl.jaas.config", "x.Krb5LoginModule required;")], "x.Krb5LoginModule"),
-        (&[sasl, ("sasl.mechanism", "OAUTHBEARER"), ("sasl.jaas.config", scram)], "does not fit"),
+        (&[sasl, bearer], "needs sasl.oauthbearer.token.endpoint.url"),
+        (&[sasl, bearer, url("https://x"), ("sasl.jaas.config", scram)], "does not fit"),
+        (&[sasl, bearer, url("https://x")], "the option 'clientId' in sasl.jaas.config"),
+        (&[sasl, bearer, url("https://x"), id], "the option 'clientSecret' in sasl.jaas.config"),
+        (&[sasl, bearer, url("http://127.0.0.1/hush"), id], "has to begin with https://"),
+        (&[sasl, bearer, url("file:///hush"), id], "a file is not read"),
+        (&[sasl, bearer, url("https://a:hush@x"), id], "a user name in it"),
+        (&[sasl, bearer, url("https://"), id], "sasl.oauthbearer.token.endpoint.url: it is no URL"),
+        (
+            &[sasl, bearer, url("https://x"), ("sasl.jaas.config", &odd_option)],
+            "the option 'ssl.truststore.type' in sasl.jaas.config: expected PEM",
+        ),
         (&[("security.protocol", "SSL"), ("ssl.keystore.key", "hush")], "certificate.chain"),
-        (&[("ssl.cipher.suites", "x")], "ssl.cipher.suites is not supported"),
+        (&[("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256,x,TLS_Y")], "'x', 'TLS_Y' cannot be used"),
+        (
+            &[tls, ("ssl.protocol", "TLSv1.2"), ("ssl.enabled.protocols", "TLSv1.3")],
+            "ssl.protocol=TLSv1.2",
+        ),
+        (
+            &[tls, ("ssl.protocol", "TLSv1.2"), ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256")],
+            "ssl.cipher.suites has none",
+        ),
     ];
     for (properties, part) in cases {
         let error = secured(properties).unwrap_err().to_string();

@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     CommonConfig, Error, Result, SslConfig,
     security::{
-        sasl::{Authenticator, Carrier, RenewAt},
+        sasl::{Authenticator, Carrier, CredentialSource, RenewAt},
         secure, session_error,
     },
 };
@@ -67,8 +67,11 @@ impl Connection {
         port: u16,
     ) -> Result<Self> {
         let peer: Arc<str> = format!("{host}:{port}").into();
+        // Before the broker is dialled: it would not wait for the token, and its time is not the token endpoint's.
+        let source = CredentialSource::prepare(env, common, &peer).await?;
         let limit = common.connection_setup_timeout;
-        match timeout(limit, Self::open_unbounded(env, common, host, port, peer.clone())).await {
+        let opened = Self::open_unbounded(env, common, host, port, peer.clone(), source);
+        match timeout(limit, opened).await {
             Ok(opened) => opened,
             Err(_) => Err(connection_error(
                 &peer,
@@ -86,68 +89,54 @@ impl Connection {
         host: &str,
         port: u16,
         peer: Arc<str>,
+        source: Option<CredentialSource>,
     ) -> Result<Self> {
-        let addresses = env
-            .net
-            .resolve(host, port)
-            .await
-            .map_err(|e| connection_error(&peer, format!("cannot resolve '{host}': {e}")))?;
         let options = SocketOptions {
             send_buffer: common.send_buffer,
             receive_buffer: common.receive_buffer,
             ..SocketOptions::default()
         };
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        // An address that swallows everything must leave time for those behind it.
-        let share =
-            common.connection_setup_timeout / u32::try_from(addresses.len()).unwrap_or(1).max(1);
-        for address in addresses {
-            let dialled = timeout(share, env.net.connect(address, options)).await;
-            match dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(socket) => {
-                    return Self::over(env, common, socket, address, host, peer).await;
-                }
-                Err(e) => last = e,
-            }
-        }
-        Err(connection_error(&peer, describe_dial_error(&last)))
-    }
-
-    /// Makes a connection of a socket.
-    async fn over(
-        env: &Env,
-        common: &CommonConfig,
-        socket: Box<dyn Socket>,
-        address: SocketAddr,
-        host: &str,
-        peer: Arc<str>,
-    ) -> Result<Self> {
-        let socket = match common.security.protocol.has_tls() {
-            false => socket,
-            true => match secure(common, socket, host, &peer).await {
-                Ok(socket) => socket,
-                // A broker that does not speak TLS closes the connection, but so does one that is going down.
-                Err(Error::Connection { .. }) if speaks_clear_text(env, common, address).await => {
-                    let name = common.security.protocol.name();
-                    return Err(authentication_error(
-                        &peer,
-                        format!(
-                            "this listener does not speak TLS, and security.protocol={name} asks for it; check the port, or set security.protocol to the listener's"
-                        ),
-                    ));
-                }
-                Err(error) => return Err(error),
-            },
-        };
+        let limit = common.connection_setup_timeout;
+        let (socket, address) = dial(env, host, port, options, limit)
+            .await
+            .map_err(|reason| connection_error(&peer, reason))?;
+        let socket = Self::secured(env, common, socket, address, host, &peer).await?;
         let mut connection = Self::unproven(common, socket, peer);
         let security = &common.security;
         connection.ssl = security.protocol.has_tls().then(|| Arc::new(security.ssl.clone()));
-        match connection.prove(common).await {
+        match connection.prove(common, source).await {
             Ok(()) => Ok(connection),
             Err(error) => {
                 let error = connection.last_word(error).await;
                 Err(connection.explain(common, error))
             }
+        }
+    }
+
+    /// Secures a socket as `security.protocol` says.
+    async fn secured(
+        env: &Env,
+        common: &CommonConfig,
+        socket: Box<dyn Socket>,
+        address: SocketAddr,
+        host: &str,
+        peer: &Arc<str>,
+    ) -> Result<Box<dyn Socket>> {
+        match common.security.protocol.has_tls() {
+            false => Ok(socket),
+            true => match secure(common, socket, host, peer).await {
+                // A broker that does not speak TLS closes the connection, but so does one that is going down.
+                Err(Error::Connection { .. }) if speaks_clear_text(env, common, address).await => {
+                    let name = common.security.protocol.name();
+                    Err(authentication_error(
+                        peer,
+                        format!(
+                            "this listener does not speak TLS, and security.protocol={name} asks for it; check the port, or set security.protocol to the listener's"
+                        ),
+                    ))
+                }
+                secured => secured,
+            },
         }
     }
 
@@ -196,12 +185,16 @@ impl Connection {
     }
 
     /// Both sides show who they are.
-    async fn prove(&mut self, common: &CommonConfig) -> Result<()> {
+    async fn prove(
+        &mut self,
+        common: &CommonConfig,
+        source: Option<CredentialSource>,
+    ) -> Result<()> {
         self.shake_hands().await?;
-        let security = &common.security;
-        let authenticator =
-            Authenticator::new(security, &self.peer, &self.client_id, &self.versions)?;
-        if let Some(authenticator) = authenticator {
+        if let Some(source) = source {
+            let (security, peer) = (&common.security, &self.peer);
+            let authenticator =
+                Authenticator::new(security, source, peer, &self.client_id, &self.versions)?;
             let renew_at = authenticator.run(self).await?;
             self.session = Some(Session { authenticator, renew_at });
         }
@@ -502,10 +495,33 @@ pub(crate) fn frame_error(peer: &Arc<str>, error: FrameError) -> Error {
     protocol_error(peer, error)
 }
 
+/// A socket to the first address of a host that answers.
+pub(crate) async fn dial(
+    env: &Env,
+    host: &str,
+    port: u16,
+    options: SocketOptions,
+    limit: Duration,
+) -> Result<(Box<dyn Socket>, SocketAddr), String> {
+    let resolved = env.net.resolve(host, port).await;
+    let addresses = resolved.map_err(|error| format!("cannot resolve '{host}': {error}"))?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    // An address that swallows everything must leave time for those behind it.
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(1).max(1);
+    for address in addresses {
+        let dialled = timeout(share, env.net.connect(address, options)).await;
+        match dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(socket) => return Ok((socket, address)),
+            Err(error) => last = error,
+        }
+    }
+    Err(describe_dial_error(&last))
+}
+
 fn describe_dial_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "connection refused; is a broker listening there?".into()
+            "connection refused; is anything listening there?".into()
         }
         _ => error.to_string(),
     }

@@ -30,7 +30,7 @@ use tokio::{
 };
 
 pub(crate) use self::retired::Retired;
-use crate::{CommonConfig, Error, Result, conn::Connection};
+use crate::{CommonConfig, Error, Result, conn::Connection, security::sasl::CredentialSource};
 
 /// Topics in one request, and the partitions they may have together: what an answer of that size costs to parse
 /// and to take in stays well below a millisecond.
@@ -424,6 +424,13 @@ async fn dial(
     mut candidates: Vec<(String, u16)>,
     trying: impl Fn(String),
 ) -> Result<Connection> {
+    // Before any broker: the time to dial is not the token endpoint's, and every broker would be shown the same token.
+    let bootstrap = shared.common.bootstrap_servers.join(",").into();
+    let _login = match CredentialSource::prepare(&shared.env, &shared.common, &bootstrap).await {
+        Ok(login) => login,
+        Err(error @ Error::Authentication { .. }) => return Err(error),
+        Err(error) => return Err(shared.unreachable(error.to_string())),
+    };
     let full = shared.common.connection_setup_timeout;
     let short = shared.common.retry_backoff_max.min(full);
     let mut last = None;

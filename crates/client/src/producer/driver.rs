@@ -374,7 +374,8 @@ impl Session {
     /// Ready when the SASL session has been renewed.
     fn poll_renewal(&mut self, cx: &mut Context<'_>, lane: &Lane) -> Poll<Result<()>> {
         let Some(renewal) = &mut self.renewal else { return Poll::Pending };
-        if renewal.is_due() {
+        if let Poll::Ready(due) = renewal.poll_due(cx) {
+            due?;
             let Link::Up(up) = &mut *lane.link() else { return Poll::Pending };
             if !up.hold() {
                 return Poll::Pending;

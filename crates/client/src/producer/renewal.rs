@@ -1,7 +1,8 @@
 //! Renewing a lane's SASL session in place (KIP-368), between two of its requests.
 //!
 //! The broker answers in order: what was written before the renewal is answered before it, and nothing is written until it
-//! is over. That takes two or three round trips, without a connection being lost.
+//! is over. That takes two or three round trips, without a connection being lost. What the application takes to give a token
+//! comes before that, and holds nothing back.
 
 use std::{
     pin::Pin,
@@ -12,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_net::{Socket, SocketExt as _};
+use curtail_proto::sasl::Credentials;
 use curtail_wire::header;
 use tokio::{
     sync::mpsc,
@@ -30,12 +32,19 @@ pub(super) struct Renewal {
     socket: Arc<dyn Socket>,
     peer: Arc<str>,
     limit: Duration,
-    running: Option<Running>,
+    phase: Phase,
 }
 
-struct Running {
-    outcome: Pin<Box<dyn Future<Output = Result<RenewAt>> + Send>>,
-    answers: mpsc::UnboundedSender<Bytes>,
+enum Phase {
+    Rest,
+    /// The credentials are asked for.
+    Preparing(Pin<Box<dyn Future<Output = Result<Credentials>> + Send>>),
+    /// They are there, and the connection is to be held.
+    Prepared(Credentials),
+    Running {
+        outcome: Pin<Box<dyn Future<Output = Result<RenewAt>> + Send>>,
+        answers: mpsc::UnboundedSender<Bytes>,
+    },
 }
 
 impl Renewal {
@@ -45,21 +54,39 @@ impl Renewal {
         peer: Arc<str>,
         limit: Duration,
     ) -> Self {
-        Self { session, socket, peer, limit, running: None }
+        Self { session, socket, peer, limit, phase: Phase::Rest }
     }
 
-    /// When the session is to be renewed.
+    /// When there is something to be done that nobody has begun.
     pub(super) fn at(&self) -> Option<Instant> {
-        self.session.renew_at
+        self.session.renew_at.filter(|_| matches!(self.phase, Phase::Rest))
     }
 
-    /// Whether it is time, and nothing has been done about it yet.
-    pub(super) fn is_due(&self) -> bool {
-        self.running.is_none() && self.at().is_some_and(|at| at <= Instant::now())
+    /// Ready when it is time and the credentials are there: the connection is to be held, and [`Self::begin`] called.
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.at().is_some_and(|at| at <= Instant::now()) {
+            let authenticator = self.session.authenticator.clone();
+            let credentials = async move { authenticator.credentials().await };
+            self.phase = Phase::Preparing(Box::pin(credentials));
+        }
+        if let Phase::Preparing(credentials) = &mut self.phase {
+            self.phase = Phase::Prepared(ready!(credentials.as_mut().poll(cx))?);
+        }
+        match &self.phase {
+            Phase::Prepared(_) => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
     }
 
-    /// Begins. From here on nothing else is written to the socket.
+    /// Begins what was prepared. From here on nothing else is written to the socket.
     pub(super) fn begin(&mut self) {
+        let credentials = match std::mem::replace(&mut self.phase, Phase::Rest) {
+            Phase::Prepared(credentials) => credentials,
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
         let (answers, receiver) = mpsc::unbounded_channel();
         let mut carrier = SharedSocket {
             socket: self.socket.clone(),
@@ -69,23 +96,24 @@ impl Renewal {
             next_correlation_id: 0,
         };
         let authenticator = self.session.authenticator.clone();
-        let outcome = Box::pin(async move { authenticator.run(&mut carrier).await });
-        self.running = Some(Running { outcome, answers });
+        let outcome =
+            Box::pin(async move { authenticator.run_with(&mut carrier, &credentials).await });
+        self.phase = Phase::Running { outcome, answers };
     }
 
     /// Takes an answer that is no other request's.
     pub(super) fn answered(&self, frame: &Bytes) {
-        if let Some(running) = &self.running {
+        if let Phase::Running { answers, .. } = &self.phase {
             // One that nobody waits for any more is of no use.
-            let _ = running.answers.send(frame.clone());
+            let _ = answers.send(frame.clone());
         }
     }
 
     /// Ready when it is over. Pending while nothing is under way.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(running) = &mut self.running else { return Poll::Pending };
-        let renewed = ready!(running.outcome.as_mut().poll(cx));
-        self.running = None;
+        let Phase::Running { outcome, .. } = &mut self.phase else { return Poll::Pending };
+        let renewed = ready!(outcome.as_mut().poll(cx));
+        self.phase = Phase::Rest;
         self.session.renew_at = renewed?;
         Poll::Ready(Ok(()))
     }

@@ -1,5 +1,6 @@
 //! How a connection is made safe: TLS over its socket, SASL over its first requests.
 
+mod oidc;
 pub(crate) mod sasl;
 mod tls;
 
@@ -16,6 +17,7 @@ pub(crate) struct Cache {
     tls: Mutex<Option<tls::Loaded>>,
     /// What SCRAM derived last: renewals and further connections need not do it again (RFC 5802, 5.1).
     salted: Mutex<Option<(Derivation, SaltedPassword)>>,
+    oidc: Mutex<Option<oidc::Kept>>,
 }
 
 impl fmt::Debug for Cache {

@@ -3,6 +3,7 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use curtail_net::Env;
 use curtail_proto::sasl::{Credentials, Derivation, Exchange, SaltedPassword, SaslError, Step};
 use curtail_wire::{
     ApiKey, ApiVersions, ErrorCode,
@@ -12,10 +13,11 @@ use curtail_wire::{
 use rand::Rng as _;
 use tokio::time::Instant;
 
+use super::oidc;
 use crate::{
-    Error, Mechanism, Result, SecurityConfig,
+    CommonConfig, Error, Mechanism, OAuthBearerToken, Result, SecurityConfig, TokenSource,
     config::Login,
-    conn::{authentication_error, protocol_error},
+    conn::{authentication_error, connection_error, protocol_error},
     error::one_line,
 };
 
@@ -26,6 +28,10 @@ const AUTHENTICATE: RangeInclusive<i16> = 0..=2;
 const RENEW_AFTER: f64 = 0.85;
 const RENEW_WITHIN: f64 = 0.1;
 
+/// No sooner than this after a login: Kafka's brokers take an earlier one for a mistake, and whoever sets sessions of a
+/// millisecond must not keep the client busy. Shorter sessions end, and the connection with them.
+const RENEW_AFTER_LEAST: Duration = Duration::from_secs(1);
+
 /// What carries the requests: a connection that nobody else uses meanwhile.
 pub(crate) trait Carrier {
     /// Writes a frame and gives the answer's, for the request of `correlation_id`.
@@ -35,12 +41,45 @@ pub(crate) trait Carrier {
     fn next_correlation_id(&mut self) -> i32;
 }
 
+/// Where a connection's credentials come from.
+#[derive(Debug)]
+pub(crate) enum CredentialSource {
+    Fixed(Credentials),
+    /// Asked for every login.
+    Callback(TokenSource),
+    /// Asked beforehand.
+    Oidc(oidc::User),
+}
+
+impl CredentialSource {
+    /// What a connection to `peer` is going to log in with, as soon as it is there. `None` if the protocol has no SASL.
+    pub(crate) async fn prepare(
+        env: &Env,
+        common: &CommonConfig,
+        peer: &Arc<str>,
+    ) -> Result<Option<Self>> {
+        let security = &common.security;
+        if !security.protocol.has_sasl() {
+            return Ok(None);
+        }
+        Ok(Some(match security.sasl.login()? {
+            Login::Fixed(credentials) => Self::Fixed(credentials),
+            Login::Token(source) => Self::Callback(source),
+            Login::Oidc(credentials) => {
+                let user = oidc::user(&security.cache, env, common, *credentials);
+                user.token().await.map_err(|trouble| trouble.error(peer))?;
+                Self::Oidc(user)
+            }
+        }))
+    }
+}
+
 /// All that a connection needs to authenticate, and to do so again.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     security: SecurityConfig,
     mechanism: Mechanism,
-    login: Login,
+    source: CredentialSource,
     peer: Arc<str>,
     client_id: Arc<str>,
     handshake: i16,
@@ -51,40 +90,53 @@ pub(crate) struct Authenticator {
 pub(crate) type RenewAt = Option<Instant>;
 
 impl Authenticator {
-    /// For a broker that speaks `versions`. `None` if the protocol has no SASL.
+    /// For a broker that speaks `versions`.
     pub(crate) fn new(
         security: &SecurityConfig,
+        source: CredentialSource,
         peer: &Arc<str>,
         client_id: &Arc<str>,
         versions: &ApiVersions,
-    ) -> Result<Option<Arc<Self>>> {
-        let Some(mechanism) = security.sasl.mechanism.filter(|_| security.protocol.has_sasl())
-        else {
-            return Ok(None);
+    ) -> Result<Arc<Self>> {
+        let mechanism = match &source {
+            CredentialSource::Fixed(Credentials::Plain { .. }) => Mechanism::Plain,
+            CredentialSource::Fixed(Credentials::Scram { hash, .. }) => hash.mechanism(),
+            CredentialSource::Fixed(Credentials::OAuthBearer { .. })
+            | CredentialSource::Callback(_)
+            | CredentialSource::Oidc(_) => Mechanism::OAuthBearer,
         };
         let version = |api, ours| {
             versions.negotiate(api, ours).map_err(|error| {
                 authentication_error(peer, format!("the broker does not do SASL: {error}"))
             })
         };
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             mechanism,
-            login: security.sasl.login()?,
+            source,
             peer: peer.clone(),
             client_id: client_id.clone(),
             handshake: version(ApiKey::SASL_HANDSHAKE, HANDSHAKE)?,
             authenticate: version(ApiKey::SASL_AUTHENTICATE, AUTHENTICATE)?,
             security: security.clone(),
-        })))
+        }))
     }
 
     /// Proves who the client is. The first time, or again.
     pub(crate) async fn run(&self, carrier: &mut impl Carrier) -> Result<RenewAt> {
-        self.choose_mechanism(carrier).await?;
         let credentials = self.credentials().await?;
+        self.run_with(carrier, &credentials).await
+    }
+
+    /// As [`Self::run`], with what [`Self::credentials`] has given.
+    pub(crate) async fn run_with(
+        &self,
+        carrier: &mut impl Carrier,
+        credentials: &Credentials,
+    ) -> Result<RenewAt> {
+        self.choose_mechanism(carrier).await?;
         // A number that nobody guesses, from the operating system's randomness.
         let nonce = format!("{:032x}", rand::rng().random::<u128>());
-        let begun = Exchange::begin(&credentials, &nonce).map_err(|error| self.failed(error))?;
+        let begun = Exchange::begin(credentials, &nonce).map_err(|error| self.failed(error))?;
         let (mut exchange, mut message) = begun;
         loop {
             let began = Instant::now();
@@ -126,21 +178,20 @@ impl Authenticator {
         }
     }
 
-    async fn credentials(&self) -> Result<Credentials> {
-        match &self.login {
-            Login::Fixed(credentials) => Ok(credentials.clone()),
-            Login::Token(source) => match source.fetch().await {
-                Ok(token) => Ok(Credentials::OAuthBearer {
-                    token: token.token,
-                    extensions: token.extensions,
-                }),
-                // What gives tokens may be out of reach for a while.
-                Err(reason) => Err(Error::Connection {
-                    broker: self.peer.clone(),
-                    reason: format!("no OAUTHBEARER token: {}", one_line(&reason)).into(),
-                }),
-            },
-        }
+    /// What to prove it with. Waits for nobody but the application's own function.
+    pub(crate) async fn credentials(&self) -> Result<Credentials> {
+        let OAuthBearerToken { token, extensions } = match &self.source {
+            CredentialSource::Fixed(credentials) => return Ok(credentials.clone()),
+            // What gives tokens may be out of reach for a while.
+            CredentialSource::Callback(source) => source.fetch().await.map_err(|reason| {
+                let reason = format!("no OAUTHBEARER token: {}", one_line(&reason));
+                connection_error(&self.peer, reason)
+            })?,
+            CredentialSource::Oidc(user) => {
+                user.current().map_err(|trouble| trouble.error(&self.peer))?
+            }
+        };
+        Ok(Credentials::OAuthBearer { token, extensions })
     }
 
     async fn salted(&self, derivation: Derivation) -> Result<SaltedPassword> {
@@ -178,8 +229,8 @@ impl Authenticator {
     /// Whom the broker refuses, and where that is set.
     fn who(&self) -> String {
         let mechanism = self.mechanism.name();
-        match &self.login {
-            Login::Fixed(
+        match &self.source {
+            CredentialSource::Fixed(
                 Credentials::Plain { username, .. } | Credentials::Scram { username, .. },
             ) => {
                 format!(
@@ -224,5 +275,6 @@ impl Authenticator {
 fn renew_at(began: Instant, lifetime_ms: i64) -> RenewAt {
     let lifetime = u64::try_from(lifetime_ms).ok().filter(|ms| *ms > 0)?;
     let part = RENEW_AFTER + RENEW_WITHIN * rand::rng().random::<f64>();
-    began.checked_add(Duration::from_millis(lifetime).mul_f64(part))
+    let at = began.checked_add(Duration::from_millis(lifetime).mul_f64(part))?;
+    Some(at.max(Instant::now() + RENEW_AFTER_LEAST))
 }

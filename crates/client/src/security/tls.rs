@@ -14,14 +14,14 @@ use curtail_net::{
     Socket,
     tls::{
         ClientConfig, Identity, MaterialError, RootCertStore, ServerName, SupportedProtocolVersion,
-        TLS12, TLS13, TlsError, TlsSocket, certificates_from_pem, certificates_from_pkcs12,
+        TLS12, TLS13, Terms, TlsError, TlsSocket, certificates_from_pem, certificates_from_pkcs12,
         client_config,
         rustls::{self, AlertDescription, CertificateError, PeerIncompatible},
     },
 };
 
 use crate::{
-    CommonConfig, Error, Result, Secret, SslConfig, Store, StoreType, TlsVersion,
+    CipherSuite, CommonConfig, Error, Result, Secret, SslConfig, Store, StoreType, TlsVersion,
     conn::{authentication_error, connection_error},
 };
 
@@ -108,16 +108,17 @@ fn stamps(ssl: &SslConfig) -> Vec<Stamp> {
     files.into_iter().flatten().map(stamp).collect()
 }
 
-fn build(ssl: &SslConfig) -> Result<Arc<ClientConfig>, String> {
-    let versions: Vec<&'static SupportedProtocolVersion> = ssl
-        .enabled_protocols
-        .iter()
-        .map(|version| match version {
+/// The configuration of the settings and of the files as they are. Blocks.
+pub(super) fn build(ssl: &SslConfig) -> Result<Arc<ClientConfig>, String> {
+    let versions = ssl.versions().map(|version| -> &'static SupportedProtocolVersion {
+        match version {
             TlsVersion::V12 => &TLS12,
             TlsVersion::V13 => &TLS13,
-        })
-        .collect();
-    client_config(trusted(ssl)?, ssl.endpoint_identification, identity(ssl)?, &versions)
+        }
+    });
+    let suites = ssl.cipher_suites.iter().map(CipherSuite::registered);
+    let terms = Terms { versions: versions.collect(), suites: suites.collect() };
+    client_config(trusted(ssl)?, ssl.endpoint_identification, identity(ssl)?, terms)
         .map_err(|error| format!("the certificates of ssl.keystore.* cannot be used: {error}"))
 }
 
@@ -190,44 +191,88 @@ fn read(setting: &str, store: &Store, path: &Path) -> Result<(StoreType, Vec<u8>
 }
 
 fn refused(peer: &Arc<str>, host: &str, ssl: &SslConfig, error: &rustls::Error) -> Error {
-    let trust = match (&ssl.truststore.location, &ssl.truststore_certificates) {
-        (Some(path), _) => format!("ssl.truststore.location={}", path.display()),
-        (None, Some(_)) => "ssl.truststore.certificates".into(),
-        (None, None) => "the platform's certificates; set ssl.truststore.location".into(),
-    };
-    let reason = match error {
-        rustls::Error::InvalidCertificate(problem) => certificate_problem(problem, host, &trust),
-        rustls::Error::AlertReceived(alert) => alert_problem(*alert, ssl),
-        rustls::Error::InvalidMessage(_) => {
-            "what listens there does not speak TLS, and security.protocol asks for it; check the port, or set security.protocol to the listener's".into()
-        }
-        rustls::Error::PeerIncompatible(
-            PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
-            | PeerIncompatible::ServerDoesNotSupportTls12Or13,
-        ) => "the broker speaks no version of TLS that ssl.enabled.protocols has".into(),
-        other => format!("TLS failed: {other}"),
-    };
-    authentication_error(peer, reason)
+    authentication_error(peer, session_problem(Peer::Broker, host, ssl, error))
 }
 
-fn certificate_problem(problem: &CertificateError, host: &str, trust: &str) -> String {
-    match problem {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "the broker's certificate has expired; it has to be renewed there".into()
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Broker,
+    TokenEndpoint,
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Broker => "the broker",
+            Self::TokenEndpoint => "the token endpoint",
         }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the broker's certificate is not valid yet; check the clocks".into()
+    }
+
+    /// Whose certificates are trusted, and where that is set.
+    fn trusted(self, ssl: &SslConfig) -> String {
+        match (&ssl.truststore.location, &ssl.truststore_certificates, self) {
+            (Some(path), _, _) => format!("ssl.truststore.location={}", path.display()),
+            (None, Some(_), _) => "ssl.truststore.certificates".into(),
+            (None, None, Self::Broker) => {
+                "the platform's certificates; set ssl.truststore.location".into()
+            }
+            (None, None, Self::TokenEndpoint) => {
+                "the platform's certificates; set ssl.truststore.location among the options of sasl.jaas.config".into()
+            }
         }
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            format!("the broker's certificate leads to none that is trusted ({trust})")
-        }
-        CertificateError::NotValidForName => wrong_host(host, &[]),
-        CertificateError::NotValidForNameContext { presented, .. } => wrong_host(host, presented),
-        other => format!("the broker's certificate is not accepted: {other}"),
     }
 }
 
-fn wrong_host(host: &str, names: &[String]) -> String {
+/// What a failed handshake means, and what to do about it.
+pub(super) fn session_problem(
+    peer: Peer,
+    host: &str,
+    ssl: &SslConfig,
+    error: &rustls::Error,
+) -> String {
+    let who = peer.name();
+    match error {
+        rustls::Error::InvalidCertificate(problem) => {
+            certificate_problem(who, problem, host, &peer.trusted(ssl))
+        }
+        rustls::Error::AlertReceived(alert) => alert_problem(who, *alert, ssl),
+        rustls::Error::InvalidMessage(_) if peer == Peer::Broker => {
+            "what listens there does not speak TLS, and security.protocol asks for it; check the port, or set security.protocol to the listener's".into()
+        }
+        rustls::Error::InvalidMessage(_) => "what listens there does not speak TLS".into(),
+        rustls::Error::PeerIncompatible(
+            PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::ServerDoesNotSupportTls12Or13,
+        ) => no_common_version(who),
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+fn no_common_version(who: &str) -> String {
+    format!("{who} speaks no version of TLS that ssl.enabled.protocols and ssl.protocol have")
+}
+
+fn certificate_problem(who: &str, problem: &CertificateError, host: &str, trust: &str) -> String {
+    match problem {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("{who}'s certificate has expired; it has to be renewed there")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!("{who}'s certificate is not valid yet; check the clocks")
+        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("{who}'s certificate leads to none that is trusted ({trust})")
+        }
+        CertificateError::NotValidForName => wrong_host(who, host, &[]),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            wrong_host(who, host, presented)
+        }
+        other => format!("{who}'s certificate is not accepted: {other}"),
+    }
+}
+
+fn wrong_host(who: &str, host: &str, names: &[String]) -> String {
     // They come as `DnsName("host")` and `IpAddress(127.0.0.1)`.
     let bare = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
@@ -236,18 +281,24 @@ fn wrong_host(host: &str, names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(bare).collect();
     let names = if names.is_empty() { "another host".into() } else { names.join(", ") };
     format!(
-        "the broker's certificate is for {names} and not for '{host}'; dial a name that it has, or leave ssl.endpoint.identification.algorithm empty to accept any"
+        "{who}'s certificate is for {names} and not for '{host}'; dial a name that it has, or leave ssl.endpoint.identification.algorithm empty to accept any"
     )
 }
 
-fn alert_problem(alert: AlertDescription, ssl: &SslConfig) -> String {
+fn alert_problem(who: &str, alert: AlertDescription, ssl: &SslConfig) -> String {
     let has_identity = ssl.keystore.location.is_some() || ssl.keystore_key.is_some();
     match alert {
         AlertDescription::CertificateRequired => {
-            "the broker asks for a client certificate; set ssl.keystore.location".into()
+            format!("{who} asks for a client certificate; set ssl.keystore.location")
         }
+        // What a server says that has no cipher suite in common with the client, too.
+        AlertDescription::HandshakeFailure if !ssl.cipher_suites.is_empty() => format!(
+            "{who} refuses the TLS handshake; it may have none of ssl.cipher.suites, or ask for a client certificate (ssl.keystore.location)"
+        ),
         AlertDescription::BadCertificate | AlertDescription::HandshakeFailure if !has_identity => {
-            "the broker refuses the TLS handshake; if it asks for a client certificate, set ssl.keystore.location".into()
+            format!(
+                "{who} refuses the TLS handshake; if it asks for a client certificate, set ssl.keystore.location"
+            )
         }
         AlertDescription::UnknownCA
         | AlertDescription::BadCertificate
@@ -258,11 +309,9 @@ fn alert_problem(alert: AlertDescription, ssl: &SslConfig) -> String {
         | AlertDescription::AccessDenied
             if has_identity =>
         {
-            format!("the broker does not accept the certificate of ssl.keystore.* ({alert:?})")
+            format!("{who} does not accept the certificate of ssl.keystore.* ({alert:?})")
         }
-        AlertDescription::ProtocolVersion => {
-            "the broker speaks no version of TLS that ssl.enabled.protocols has".into()
-        }
-        other => format!("the broker refuses the TLS handshake ({other:?})"),
+        AlertDescription::ProtocolVersion => no_common_version(who),
+        other => format!("{who} refuses the TLS handshake ({other:?})"),
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    SignatureScheme, SupportedProtocolVersion,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    ServerConfig, SignatureScheme, SupportedProtocolVersion,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -37,22 +37,58 @@ pub enum ClientAuth {
     Required(RootCertStore),
 }
 
+/// What a client offers.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Versions of TLS.
+    pub versions: Vec<&'static SupportedProtocolVersion>,
+    /// Cipher suites, the preferred one first; all there are if it is empty.
+    pub suites: Vec<CipherSuite>,
+}
+
+impl From<&[&'static SupportedProtocolVersion]> for Terms {
+    /// With all cipher suites.
+    fn from(versions: &[&'static SupportedProtocolVersion]) -> Self {
+        Self { versions: versions.to_vec(), suites: Vec::new() }
+    }
+}
+
+impl<const N: usize> From<&[&'static SupportedProtocolVersion; N]> for Terms {
+    fn from(versions: &[&'static SupportedProtocolVersion; N]) -> Self {
+        versions.as_slice().into()
+    }
+}
+
+impl Terms {
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = ring::default_provider();
+        if !self.suites.is_empty() {
+            let known = std::mem::take(&mut provider.cipher_suites);
+            let find = |suite: &CipherSuite| known.iter().find(|k| k.suite() == *suite).copied();
+            provider.cipher_suites = self.suites.iter().filter_map(find).collect();
+        }
+        provider
+    }
+}
+
 /// A client's side: whom it trusts, and what it proves itself with if a server asks.
 ///
 /// # Errors
-/// The key is of an unknown kind or does not fit the certificate, nothing is trusted, or no version is left.
+/// The key is of an unknown kind or does not fit the certificate, nothing is trusted, or no version with a cipher suite is
+/// left.
 pub fn client_config(
     trusted: RootCertStore,
     check: HostCheck,
     identity: Option<Identity>,
-    versions: &[&'static SupportedProtocolVersion],
+    terms: impl Into<Terms>,
 ) -> Result<Arc<ClientConfig>, MaterialError> {
-    let provider = provider();
+    let terms = terms.into();
+    let provider = Arc::new(terms.provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
         .build()
         .map_err(|error| MaterialError::Unusable(error.to_string()))?;
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
+        .with_protocol_versions(&terms.versions)
         .map_err(unusable)?;
     let builder = match check {
         HostCheck::Https => builder.with_webpki_verifier(verifier),
@@ -78,7 +114,7 @@ pub fn server_config(
     clients: ClientAuth,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Result<Arc<ServerConfig>, MaterialError> {
-    let provider = provider();
+    let provider = Arc::new(ring::default_provider());
     let verifier = |trusted: RootCertStore| {
         WebPkiClientVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
     };
@@ -95,10 +131,6 @@ pub fn server_config(
         .with_single_cert(identity.chain, identity.key)
         .map_err(unusable)?;
     Ok(Arc::new(config))
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -11,10 +11,10 @@ mod tests;
 
 use std::{io, time::Duration};
 
-pub use config::{ClientAuth, HostCheck, client_config, server_config};
+pub use config::{ClientAuth, HostCheck, Terms, client_config, server_config};
 pub use material::{Identity, MaterialError, certificates_from_pem, certificates_from_pkcs12};
 pub use rustls::{
-    self, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    self, CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
     version::{TLS12, TLS13},
 };

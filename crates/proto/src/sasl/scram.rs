@@ -3,6 +3,7 @@
 use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use curtail_wire::Mechanism;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256, Sha512};
 use subtle::ConstantTimeEq as _;
@@ -31,10 +32,12 @@ pub enum Hash {
 type Bytes = Zeroizing<Vec<u8>>;
 
 impl Hash {
-    fn mechanism(self) -> &'static str {
+    /// The mechanism that has it.
+    #[must_use]
+    pub fn mechanism(self) -> Mechanism {
         match self {
-            Self::Sha256 => "SCRAM-SHA-256",
-            Self::Sha512 => "SCRAM-SHA-512",
+            Self::Sha256 => Mechanism::ScramSha256,
+            Self::Sha512 => Mechanism::ScramSha512,
         }
     }
 
@@ -220,6 +223,6 @@ impl Scram {
     }
 
     fn malformed(&self, reason: &'static str) -> SaslError {
-        SaslError::Malformed { mechanism: self.hash.mechanism(), reason }
+        SaslError::Malformed { mechanism: self.hash.mechanism().name(), reason }
     }
 }

@@ -1,10 +1,12 @@
 //! `security.protocol`, `ssl.*` and `sasl.*`. What is secret is set, and not shown.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use super::Property;
+use super::{MILLIS, Property};
 use crate::config::{
-    CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType, TlsVersion,
+    CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
+    TlsVersion,
+    values::{boolean, int_millis, long_millis, number, show_millis},
 };
 
 const STORE_TYPE: &str = "PEM or PKCS12; a JKS file becomes one with 'keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12'";
@@ -56,7 +58,7 @@ static TRUSTSTORE: [Property<CommonConfig>; 3] =
 static KEYSTORE: [Property<CommonConfig>; 3] =
     store!("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", keystore);
 
-static OTHERS: [Property<CommonConfig>; 9] = [
+static OTHERS: [Property<CommonConfig>; 11] = [
     Property {
         name: "security.protocol",
         expected: "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
@@ -109,8 +111,35 @@ static OTHERS: [Property<CommonConfig>; 9] = [
         },
     },
     Property {
+        name: "ssl.protocol",
+        expected: "TLSv1.3 or TLSv1.2",
+        set: |config, text| {
+            config.security.ssl.protocol = match text {
+                // Java's word for whatever is newest.
+                "TLS" => TlsVersion::V13,
+                text => version(text)?,
+            };
+            Some(())
+        },
+        get: |config| version_name(config.security.ssl.protocol).to_owned(),
+    },
+    Property {
+        name: "ssl.cipher.suites",
+        expected: "names such as TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256 or TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, separated by commas: AES-GCM and ChaCha20 with ECDHE are there",
+        set: |config, text| {
+            let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
+            config.security.ssl.cipher_suites =
+                names.map(CipherSuite::by_name).collect::<Option<Vec<_>>>()?;
+            Some(())
+        },
+        get: |config| {
+            let suites = &config.security.ssl.cipher_suites;
+            suites.iter().map(CipherSuite::name).collect::<Vec<_>>().join(",")
+        },
+    },
+    Property {
         name: "sasl.mechanism",
-        expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+        expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; GSSAPI (Kerberos) is not supported",
         set: |config, text| {
             config.security.sasl.mechanism = Some(Mechanism::by_name(text)?);
             Some(())
@@ -120,9 +149,107 @@ static OTHERS: [Property<CommonConfig>; 9] = [
     secret!("sasl.jaas.config", sasl.jaas),
 ];
 
+macro_rules! optional_text {
+    ($name:literal, $field:ident) => {
+        Property {
+            name: $name,
+            expected: "a text",
+            set: |config, text| set_text(&mut config.security.sasl.oidc.$field, text),
+            get: |config| config.security.sasl.oidc.$field.clone().unwrap_or_default(),
+        }
+    };
+}
+
+macro_rules! optional_millis {
+    ($name:literal, $field:ident) => {
+        Property {
+            name: $name,
+            expected: MILLIS,
+            set: |config, text| {
+                config.security.sasl.oidc.$field = Some(int_millis(text)?);
+                Some(())
+            },
+            get: |config| {
+                config.security.sasl.oidc.$field.as_ref().map(show_millis).unwrap_or_default()
+            },
+        }
+    };
+}
+
+/// A number within bounds, that are a part of $expected.
+macro_rules! bounded {
+    ($name:literal, $expected:expr, $field:ident, $parse:expr, $show:expr) => {
+        Property {
+            name: $name,
+            expected: $expected,
+            set: |config, text| {
+                config.security.sasl.oidc.$field = ($parse)(text)?;
+                Some(())
+            },
+            get: |config| ($show)(&config.security.sasl.oidc.$field),
+        }
+    };
+}
+
+static OIDC: [Property<CommonConfig>; 13] = [
+    optional_text!("sasl.oauthbearer.token.endpoint.url", token_endpoint_url),
+    optional_text!("sasl.oauthbearer.client.credentials.client.id", client_id),
+    secret!("sasl.oauthbearer.client.credentials.client.secret", sasl.oidc.client_secret),
+    optional_text!("sasl.oauthbearer.scope", scope),
+    bounded!(
+        "sasl.oauthbearer.header.urlencode",
+        "true or false",
+        header_urlencode,
+        boolean,
+        bool::to_string
+    ),
+    optional_millis!("sasl.login.connect.timeout.ms", connect_timeout),
+    optional_millis!("sasl.login.read.timeout.ms", read_timeout),
+    bounded!("sasl.login.retry.backoff.ms", MILLIS, retry_backoff, long_millis, show_millis),
+    bounded!(
+        "sasl.login.retry.backoff.max.ms",
+        MILLIS,
+        retry_backoff_max,
+        long_millis,
+        show_millis
+    ),
+    bounded!(
+        "sasl.login.refresh.window.factor",
+        "a part of a token's time, 0.5 to 1",
+        refresh_window_factor,
+        |text: &str| number(text, 0.5, 1.0),
+        f64::to_string
+    ),
+    bounded!(
+        "sasl.login.refresh.window.jitter",
+        "a part of a token's time, 0 to 0.25",
+        refresh_window_jitter,
+        |text: &str| number(text, 0.0, 0.25),
+        f64::to_string
+    ),
+    bounded!(
+        "sasl.login.refresh.min.period.seconds",
+        "seconds, 0 to 900",
+        refresh_min_period,
+        |text: &str| number(text, 0, 900).map(Duration::from_secs),
+        show_seconds
+    ),
+    bounded!(
+        "sasl.login.refresh.buffer.seconds",
+        "seconds, 0 to 3600",
+        refresh_buffer,
+        |text: &str| number(text, 0, 3600).map(Duration::from_secs),
+        show_seconds
+    ),
+];
+
+fn show_seconds(duration: &Duration) -> String {
+    duration.as_secs().to_string()
+}
+
 /// All of them.
 pub(super) fn table() -> impl Iterator<Item = &'static Property<CommonConfig>> {
-    OTHERS.iter().chain(&TRUSTSTORE).chain(&KEYSTORE)
+    OTHERS.iter().chain(&TRUSTSTORE).chain(&KEYSTORE).chain(&OIDC)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one signature for the setters of the table")]
@@ -153,12 +280,11 @@ fn show_location(store: &Store) -> String {
     store.location.as_ref().map_or_else(String::new, |path| path.display().to_string())
 }
 
+fn version(name: &str) -> Option<TlsVersion> {
+    [TlsVersion::V12, TlsVersion::V13].into_iter().find(|v| version_name(*v) == name.trim())
+}
+
 fn versions(text: &str) -> Option<Vec<TlsVersion>> {
-    let version = |name: &str| match name.trim() {
-        "TLSv1.2" => Some(TlsVersion::V12),
-        "TLSv1.3" => Some(TlsVersion::V13),
-        _ => None,
-    };
     let mut versions = text.split(',').map(version).collect::<Option<Vec<_>>>()?;
     versions.sort_unstable();
     versions.dedup();

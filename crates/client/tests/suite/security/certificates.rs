@@ -40,6 +40,11 @@ impl Signed {
     pub(crate) const FRESH: i32 = 4000;
     pub(crate) const EXPIRED: i32 = 2001;
 
+    /// Certificate and key.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        (&self.chain, &self.key)
+    }
+
     /// Key and certificate, as `ssl.keystore.location` has them.
     pub(crate) fn in_one_file(&self) -> String {
         format!("{}{}", self.key, self.chain)

@@ -1,0 +1,201 @@
+//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider: the client-credentials flow (KIP-768, KIP-1139).
+
+use std::{fmt, time::Duration};
+
+use hyper::Uri;
+
+use super::{
+    AdminConfig, Secret, SslConfig,
+    jaas::{Jaas, Module},
+};
+use crate::error::ConfigError;
+
+pub(super) const URL: &str = "sasl.oauthbearer.token.endpoint.url";
+const CLIENT_ID: &str = "sasl.oauthbearer.client.credentials.client.id";
+const CLIENT_SECRET: &str = "sasl.oauthbearer.client.credentials.client.secret";
+
+/// Options of `sasl.jaas.config` with this in front are extensions (KIP-342).
+const EXTENSION: &str = "extension_";
+
+/// Where tokens come from, and when they are renewed. The client secret is not shown by `Debug`.
+///
+/// All connections of a client share one token. It is renewed ahead of its end, away from the connections: one that is open
+/// never waits for a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OidcConfig {
+    /// `sasl.oauthbearer.token.endpoint.url`: an https address. Where it is set, OAUTHBEARER takes its tokens there.
+    pub token_endpoint_url: Option<String>,
+    /// `sasl.oauthbearer.client.credentials.client.id`, or the option `clientId` of `sasl.jaas.config`.
+    pub client_id: Option<String>,
+    /// `sasl.oauthbearer.client.credentials.client.secret`, or the option `clientSecret` of `sasl.jaas.config`.
+    pub client_secret: Option<Secret>,
+    /// `sasl.oauthbearer.scope`, or the option `scope` of `sasl.jaas.config`.
+    pub scope: Option<String>,
+    /// `sasl.oauthbearer.header.urlencode`: whether client id and secret are URL-encoded in the Authorization header, as RFC
+    /// 6749 has it and many providers do not.
+    pub header_urlencode: bool,
+    /// `sasl.login.connect.timeout.ms`: until TLS is established. `socket.connection.setup.timeout.ms` without it.
+    pub connect_timeout: Option<Duration>,
+    /// `sasl.login.read.timeout.ms`: until the whole answer has come. `request.timeout.ms` without it.
+    pub read_timeout: Option<Duration>,
+    /// `sasl.login.retry.backoff.ms`: pause after the first failure; it doubles with each.
+    pub retry_backoff: Duration,
+    /// `sasl.login.retry.backoff.max.ms`: the longest pause, and the one after a failure that another attempt does not mend.
+    pub retry_backoff_max: Duration,
+    /// `sasl.login.refresh.window.factor`: part of a token's time after which it is renewed, 0.5 to 1.
+    pub refresh_window_factor: f64,
+    /// `sasl.login.refresh.window.jitter`: at most this part of its time later, 0 to 0.25.
+    pub refresh_window_jitter: f64,
+    /// `sasl.login.refresh.min.period.seconds`: no sooner than this after the one before.
+    pub refresh_min_period: Duration,
+    /// `sasl.login.refresh.buffer.seconds`: no later than this before the token's end.
+    pub refresh_buffer: Duration,
+    /// Whom to trust at the token endpoint: the `ssl.*` options of `sasl.jaas.config`. Without them whom the platform trusts,
+    /// not the client's own `ssl.*`, as in Java: those are about the brokers.
+    pub ssl: Option<SslConfig>,
+}
+
+impl Default for OidcConfig {
+    fn default() -> Self {
+        Self {
+            token_endpoint_url: None,
+            client_id: None,
+            client_secret: None,
+            scope: None,
+            header_urlencode: false,
+            connect_timeout: None,
+            read_timeout: None,
+            retry_backoff: Duration::from_millis(100),
+            retry_backoff_max: Duration::from_secs(10),
+            refresh_window_factor: 0.8,
+            refresh_window_jitter: 0.05,
+            refresh_min_period: Duration::from_secs(60),
+            refresh_buffer: Duration::from_secs(300),
+            ssl: None,
+        }
+    }
+}
+
+/// The token endpoint's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenEndpoint {
+    /// Without the brackets of an IPv6 address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// For the Host header.
+    pub(crate) authority: String,
+    /// What is asked for there.
+    pub(crate) path_and_query: String,
+}
+
+/// Everything that a login needs, from properties and `sasl.jaas.config`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClientCredentials {
+    pub(crate) endpoint: TokenEndpoint,
+    pub(crate) client_id: String,
+    pub(crate) client_secret: Secret,
+    pub(crate) scope: Option<String>,
+    pub(crate) extensions: Vec<(String, String)>,
+    pub(crate) ssl: SslConfig,
+    pub(crate) settings: OidcConfig,
+}
+
+impl fmt::Display for TokenEndpoint {
+    /// Without the query, which may be meant for the endpoint only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path_and_query.split('?').next().unwrap_or_default();
+        write!(f, "{URL}=https://{}{path}", self.authority)
+    }
+}
+
+impl TokenEndpoint {
+    fn parse(url: &str) -> Result<Self, String> {
+        if url.starts_with("file:") {
+            return Err("a file is not read; SecurityConfig::oauth_bearer takes tokens from a function of your own".into());
+        }
+        let uri: Uri = url.parse().map_err(|_| "it is no URL".to_owned())?;
+        if uri.scheme_str() != Some("https") {
+            return Err("it has to begin with https://, as the client secret goes there".into());
+        }
+        let authority = uri.authority().ok_or("it has no host")?;
+        if authority.as_str().contains('@') {
+            return Err("a user name in it is not sent; set the client id and secret".into());
+        }
+        let host = authority.host();
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        if bare.is_empty() {
+            return Err("it has no host".into());
+        }
+        let path_and_query = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Self {
+            host: bare.to_owned(),
+            port: authority.port_u16().unwrap_or(443),
+            authority: authority.as_str().to_owned(),
+            path_and_query: path_and_query.to_owned(),
+        })
+    }
+}
+
+impl OidcConfig {
+    /// Puts the settings and the options together; settings come first, as in Java.
+    pub(super) fn resolve(
+        &self,
+        url: &str,
+        jaas: Option<&Jaas>,
+    ) -> Result<ClientCredentials, ConfigError> {
+        let contradiction = ConfigError::Contradiction;
+        let endpoint = TokenEndpoint::parse(url)
+            .map_err(|reason| contradiction(format!("{URL}: {reason}")))?;
+        if jaas.is_some_and(|jaas| jaas.module != Module::OAuthBearer) {
+            return Err(contradiction(
+                "sasl.jaas.config: its login module does not fit sasl.mechanism=OAUTHBEARER".into(),
+            ));
+        }
+        let option = |name: &str| {
+            jaas.and_then(|jaas| jaas.option(name)).filter(|v| !v.reveal().is_empty()).cloned()
+        };
+        let missing = |setting: &str, name: &str| {
+            contradiction(format!(
+                "{URL} needs {setting}, or the option '{name}' in sasl.jaas.config"
+            ))
+        };
+        let client_id = self.client_id.clone();
+        let client_id = client_id.or_else(|| option("clientId").map(|id| id.reveal().to_owned()));
+        let client_secret = self.client_secret.clone().filter(|secret| !secret.reveal().is_empty());
+        let client_secret = client_secret.or_else(|| option("clientSecret"));
+        let scope = self.scope.clone();
+        let extensions = jaas.into_iter().flat_map(|jaas| jaas.options_after(EXTENSION));
+        Ok(ClientCredentials {
+            endpoint,
+            client_id: client_id.ok_or_else(|| missing(CLIENT_ID, "clientId"))?,
+            client_secret: client_secret.ok_or_else(|| missing(CLIENT_SECRET, "clientSecret"))?,
+            scope: scope.or_else(|| option("scope").map(|scope| scope.reveal().to_owned())),
+            extensions: extensions.map(|(n, v)| (n.to_owned(), v.reveal().to_owned())).collect(),
+            ssl: match &self.ssl {
+                Some(ssl) => ssl.clone(),
+                None => ssl_options(jaas)?,
+            },
+            settings: self.clone(),
+        })
+    }
+}
+
+/// The `ssl.*` among the options, whose names and values are those of the properties.
+fn ssl_options(jaas: Option<&Jaas>) -> Result<SslConfig, ConfigError> {
+    const PREFIX: &str = "ssl.";
+    let mut read = AdminConfig::default();
+    for (name, value) in jaas.into_iter().flat_map(|jaas| jaas.options_after(PREFIX)) {
+        let name = format!("{PREFIX}{name}");
+        // The reason without the value: it may be a secret.
+        read.set(&name, value.reveal()).map_err(|error| {
+            let reason = match error {
+                ConfigError::Invalid { reason, .. } => reason,
+                other => other.to_string(),
+            };
+            ConfigError::Contradiction(format!("the option '{name}' in sasl.jaas.config: {reason}"))
+        })?;
+    }
+    let ssl = read.common.security.ssl;
+    ssl.validate()?;
+    Ok(ssl)
+}

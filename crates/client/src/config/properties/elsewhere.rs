@@ -1,0 +1,89 @@
+//! `ssl.*` and `sasl.*` of the Java clients that have no meaning here, with what stands in for them.
+
+/// Which values do no harm.
+pub(super) enum Harmless {
+    None,
+    All,
+    /// These, and nothing at all.
+    Only(&'static [&'static str]),
+}
+
+impl Harmless {
+    pub(super) fn has(&self, value: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Only(values) => value.is_empty() || values.contains(&value),
+        }
+    }
+}
+
+const HANDLERS: &[&str] = &[
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+];
+const RETRIEVERS: &[&str] = &[
+    "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+    "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+];
+const VALIDATORS: &[&str] = &[
+    "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+    "org.apache.kafka.common.security.oauthbearer.ClientJwtValidator",
+];
+
+const CLASS: &str = "it names a Java class";
+const OWN_TOKENS: &str =
+    "it names a Java class; tokens of your own come from a function, SecurityConfig::oauth_bearer";
+const BROKERS: &str = "brokers check tokens, clients do not";
+
+static NAMES: &[(&str, Harmless, &str)] = &[
+    ("sasl.client.callback.handler.class", Harmless::Only(&[]), CLASS),
+    ("sasl.login.callback.handler.class", Harmless::Only(HANDLERS), OWN_TOKENS),
+    ("sasl.login.class", Harmless::Only(&[]), CLASS),
+    ("sasl.oauthbearer.clock.skew.seconds", Harmless::None, BROKERS),
+    ("sasl.oauthbearer.expected.audience", Harmless::None, BROKERS),
+    ("sasl.oauthbearer.expected.issuer", Harmless::None, BROKERS),
+    ("sasl.oauthbearer.jwt.retriever.class", Harmless::Only(RETRIEVERS), OWN_TOKENS),
+    ("sasl.oauthbearer.jwt.validator.class", Harmless::Only(VALIDATORS), BROKERS),
+    // What a token says to whom is the brokers' matter, under whatever name.
+    ("sasl.oauthbearer.scope.claim.name", Harmless::All, BROKERS),
+    ("sasl.oauthbearer.sub.claim.name", Harmless::All, BROKERS),
+    (
+        "ssl.engine.factory.class",
+        Harmless::Only(&["org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"]),
+        CLASS,
+    ),
+    (
+        "ssl.keymanager.algorithm",
+        Harmless::Only(&["SunX509", "PKIX"]),
+        "it names an algorithm of Java's",
+    ),
+    (
+        "ssl.provider",
+        Harmless::Only(&[]),
+        "TLS is rustls with ring, whose providers are not Java's",
+    ),
+    (
+        "ssl.secure.random.implementation",
+        Harmless::Only(&[]),
+        "randomness comes from the operating system",
+    ),
+    ("ssl.trustmanager.algorithm", Harmless::Only(&["PKIX"]), "it names an algorithm of Java's"),
+];
+
+/// Families of names, of which none is there.
+static FAMILIES: &[(&str, &str)] = &[
+    ("sasl.kerberos.", "it is for GSSAPI (Kerberos), which is not supported"),
+    (
+        "sasl.oauthbearer.assertion.",
+        "logging in with a signed assertion is not there; only with a client secret, or with tokens of your own (SecurityConfig::oauth_bearer)",
+    ),
+    ("sasl.oauthbearer.jwks.", BROKERS),
+];
+
+/// Which values of a property do no harm, and why no others are taken; `None` if it is not one of these.
+pub(super) fn find(name: &str) -> Option<(&'static Harmless, &'static str)> {
+    let named = NAMES.iter().find(|(n, _, _)| *n == name).map(|(_, ok, why)| (ok, *why));
+    let family = FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix));
+    named.or_else(|| family.map(|(_, why)| (&Harmless::None, *why)))
+}

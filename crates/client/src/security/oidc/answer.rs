@@ -1,0 +1,127 @@
+//! What a token endpoint answers (RFC 6749, 5), and what a token says of itself.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Deserialize;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::Trouble;
+use crate::{Secret, error::one_line};
+
+/// A token, and from when to when it is good, in milliseconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub(super) token: Secret,
+    pub(super) issued_ms: Option<i64>,
+    pub(super) expires_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    access_token: Option<String>,
+    /// Some providers send JWTs under this name, which Java takes too.
+    id_token: Option<String>,
+    /// Seconds. A number, which some providers write as a text: then it counts as not there.
+    #[serde(default)]
+    expires_in: Value,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    /// Seconds since the epoch, perhaps with a fraction (RFC 7519, 2).
+    #[serde(default)]
+    exp: Value,
+    #[serde(default)]
+    iat: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    error: Option<String>,
+    error_description: Option<String>,
+    #[serde(rename = "errorCode")]
+    error_code: Option<String>,
+    #[serde(rename = "errorSummary")]
+    error_summary: Option<String>,
+}
+
+/// Statuses after which another attempt is of no use, as Java has them.
+const FINAL: [u16; 17] =
+    [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505];
+
+/// Reads an answer that came at `now_ms`. Reasons hold nothing of a good answer.
+pub(super) fn read(
+    status: u16,
+    body: &[u8],
+    secret: &Secret,
+    now_ms: i64,
+) -> Result<Granted, Trouble> {
+    match status {
+        200 | 201 => granted(body, now_ms).map_err(|reason| Trouble::Refused(reason.into())),
+        300..=399 => Err(Trouble::Refused(
+            format!("it answers with a redirect (status {status}), which is not followed; set the address that it leads to").into(),
+        )),
+        _ => {
+            let said = refusal(body, secret);
+            let reason = match status {
+                400 | 401 | 403 => format!(
+                    "it refuses the login (status {status}{said}); check the client id, the client secret and the scope"
+                ),
+                _ => format!("it answers with status {status}{said}"),
+            };
+            Err(match FINAL.contains(&status) {
+                true => Trouble::Refused(reason.into()),
+                false => Trouble::Unreachable(reason.into()),
+            })
+        }
+    }
+}
+
+fn granted(body: &[u8], now_ms: i64) -> Result<Granted, String> {
+    // The parser's own words quote the text.
+    let answer: Answer = serde_json::from_slice(body)
+        .map_err(|_| "its answer is not the JSON of a token".to_owned())?;
+    let token = answer.access_token.or(answer.id_token).map(Secret::new);
+    let token = token.filter(|token| !token.reveal().trim().is_empty());
+    let token = token.ok_or("there is no access_token in its answer")?;
+    let token = Secret::new(token.reveal().trim());
+    let claims = claims(&token);
+    let issued_ms = claims.as_ref().and_then(|claims| to_ms(&claims.iat));
+    let stated = claims.and_then(|claims| to_ms(&claims.exp));
+    let granted = to_ms(&answer.expires_in).map(|lifetime| now_ms.saturating_add(lifetime));
+    let expires_ms = stated.or(granted).ok_or(
+        "the token does not say when it ends: it has no claim 'exp', and the answer no expires_in",
+    )?;
+    if expires_ms <= now_ms {
+        return Err("the token that it gives has expired; check the clocks".into());
+    }
+    Ok(Granted { token, issued_ms, expires_ms })
+}
+
+/// What a JWT says of itself; `None` if the token is something else.
+fn claims(token: &Secret) -> Option<Claims> {
+    let mut parts = token.reveal().split('.');
+    let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
+    let payload = payload.trim_end_matches('=');
+    let payload = Zeroizing::new(URL_SAFE_NO_PAD.decode(payload).ok()?);
+    serde_json::from_slice(&payload).ok()
+}
+
+/// Milliseconds of a number of seconds; what is out of range becomes the nearest that is in it.
+fn to_ms(seconds: &Value) -> Option<i64> {
+    seconds.as_f64().map(|seconds| (seconds * 1000.0) as i64)
+}
+
+/// `: error, description`, as far as the endpoint says so in JSON.
+fn refusal(body: &[u8], secret: &Secret) -> String {
+    let said: Refusal = serde_json::from_slice(body).unwrap_or_default();
+    let parts = [said.error, said.error_description, said.error_code, said.error_summary];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        return String::new();
+    }
+    // An endpoint that repeats what it was sent must not bring the secret into a log.
+    let said = parts.join(", ").replace(secret.reveal(), "[hidden]");
+    format!(": {}", one_line(&said))
+}

@@ -1,0 +1,249 @@
+//! Brokers that break SASL or TLS before anybody has proved who they are.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use curtail::{Mechanism, Secret, SecurityConfig, SecurityProtocol};
+use curtail_wire::ApiKey;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+use crate::{
+    broker::{Act, Broker, Call, authenticated, frame},
+    *,
+};
+
+fn security(protocol: SecurityProtocol, mechanism: Mechanism) -> SecurityConfig {
+    let mut security = SecurityConfig::new(protocol);
+    security.sasl.mechanism = Some(mechanism);
+    security.sasl.login = Some(("alice".into(), Secret::new("hush")));
+    security
+}
+
+fn secured(address: SocketAddr, security: SecurityConfig) -> Producer {
+    let mut config = producer_config(&address.to_string());
+    let common = &mut config.common;
+    common.security = security;
+    // Far from what the test takes: what is dialled sooner is dialled without a pause.
+    (common.reconnect_backoff, common.reconnect_backoff_max) = (PAUSE, PAUSE);
+    (common.retry_backoff, common.retry_backoff_max) = (PAUSE, PAUSE);
+    // Only what the peer does is to end an attempt, however busy the machine.
+    (common.connection_setup_timeout, common.request_timeout) = (HANGS, HANGS);
+    config.max_block = Duration::from_secs(3);
+    config.delivery_timeout = HANGS;
+    Producer::new(config).unwrap()
+}
+
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What sends are told. Neither they nor their failures make the client dial more often than its back-off allows.
+async fn told(
+    address: SocketAddr,
+    security: SecurityConfig,
+    part: &str,
+    connections: impl Fn() -> usize,
+) -> Error {
+    let begun = Instant::now();
+    let producer = secured(address, security);
+    let send = async || {
+        let error = producer.send(record("x")).await.unwrap_err();
+        check_error(&error);
+        assert!(error.to_string().contains(part), "{error} lacks '{part}'");
+        assert!(!error.to_string().contains("hush"), "{error}");
+        error
+    };
+    let error = send().await;
+    if matches!(error, Error::Authentication { .. }) {
+        for _ in 0..3 {
+            send().await;
+        }
+    }
+    // At most one in 160 ms, twice where it takes too long, and one more each to see whether the listener speaks clear text.
+    let most = 4 * (1 + begun.elapsed().as_millis() / 160);
+    assert!(connections() as u128 <= most, "{} in {:?}", connections(), begun.elapsed());
+    ends("close", producer.close()).await.unwrap();
+    error
+}
+
+/// Sends meet a broker whose answers to an API are these.
+async fn broken(
+    api: ApiKey,
+    part: &'static str,
+    answer: impl Fn(&Call) -> Vec<u8> + Send + 'static,
+) {
+    let script =
+        move |call: &Call, frame| Act::Send(if call.api == api { answer(call) } else { frame });
+    let broker = Broker::start(script).await;
+    let security = security(SecurityProtocol::SaslPlaintext, Mechanism::Plain);
+    let error = told(broker.address, security, part, || broker.model.lock().connections).await;
+    assert!(error.to_string().contains("broke the Kafka protocol"), "{error}");
+    // The peer may become a broker: it is not an authentication that failed.
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
+
+/// Runs them side by side, as each of them waits.
+async fn side_by_side(mut all: JoinSet<()>) {
+    while let Some(done) = all.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[test]
+fn counts_and_lengths_before_the_login() {
+    run(async {
+        let mut all = JoinSet::new();
+        for (count, code) in [(-1, 0), (-1, 33), (i32::MAX, 0), (i32::MAX, 33)] {
+            all.spawn(broken(ApiKey::SASL_HANDSHAKE, "", move |call: &Call| {
+                frame(call, |w| {
+                    w.i16(code);
+                    w.i32(count);
+                })
+            }));
+        }
+        // Error 0, no message, and a proof of 256 MiB of which nothing follows.
+        all.spawn(broken(ApiKey::SASL_AUTHENTICATE, "", |call: &Call| {
+            frame(call, |w| w.raw(&[0, 0, 0, 0xff, 0xff, 0xff, 0x7f]))
+        }));
+        for api in [ApiKey::SASL_HANDSHAKE, ApiKey::SASL_AUTHENTICATE] {
+            for length in [64 * 1024 + 1, i32::MAX] {
+                let frame = move |_: &Call| length.to_be_bytes().to_vec();
+                all.spawn(broken(api, "larger than the limit", frame));
+            }
+        }
+        side_by_side(all).await;
+    });
+}
+
+/// A SCRAM server's first and last words. `NONCE` stands for the client's nonce.
+async fn scram((first, last, part): (&'static str, &'static str, &'static str)) {
+    let broker = Broker::honest().await;
+    let scripted = Arc::downgrade(&broker);
+    broker.script(move |call, frame| {
+        if call.api != ApiKey::SASL_AUTHENTICATE {
+            return Act::Send(frame);
+        }
+        let broker = scripted.upgrade().unwrap();
+        let said = String::from_utf8(broker.model.lock().proof.to_vec()).unwrap();
+        let answer = match said.split_once(",r=").filter(|_| said.starts_with("n,,")) {
+            Some((_, nonce)) => first.replace("NONCE", nonce),
+            None => last.to_owned(),
+        };
+        Act::Send(authenticated(call, answer.as_bytes(), 0))
+    });
+    let security = security(SecurityProtocol::SaslPlaintext, Mechanism::ScramSha256);
+    let connections = || broker.model.lock().connections;
+    let error = told(broker.address, security, part, connections).await;
+    assert!(matches!(error, Error::Authentication { .. }), "{error}");
+}
+
+#[test]
+fn servers_that_break_scram() {
+    run(async {
+        let mut all = JoinSet::new();
+        for case in [
+            // CVE-2026-10143: how much work a client does was the server's to say.
+            ("r=NONCEx,s=AAAA,i=1000001", "", "1000001 SCRAM iterations"),
+            ("r=NONCEx,s=AAAA,i=4294967296", "", "4294967296 SCRAM iterations"),
+            ("r=NONCEx,s=AAAA,i=4095", "", "4095 SCRAM iterations"),
+            ("r=NONCEx,s=AAAA,i=-1", "", "breaks SCRAM-SHA-256"),
+            ("r=NONCE,s=AAAA,i=4096", "", "nonce"),
+            ("r=another,s=AAAA,i=4096", "", "nonce"),
+            ("r=NONCEx,s=AAAA,i=4096", "v=AAAA", "may be an impostor"),
+            ("r=NONCEx,s=AAAA,i=4096", "", "breaks SCRAM-SHA-256"),
+            ("r=NONCEx,s=AAAA,i=4096", "e=other-error\nx", "refuses: other-error x"),
+        ] {
+            all.spawn(scram(case));
+        }
+        side_by_side(all).await;
+    });
+}
+
+#[test]
+fn sessions_of_odd_lengths() {
+    run(async {
+        for lifetime in [-1, i64::MIN, i64::MAX, 1] {
+            let broker = Broker::start(move |call, frame| {
+                Act::Send(match call.api {
+                    ApiKey::SASL_AUTHENTICATE => authenticated(call, b"", lifetime),
+                    _ => frame,
+                })
+            })
+            .await;
+            let security = security(SecurityProtocol::SaslPlaintext, Mechanism::Plain);
+            let begun = Instant::now();
+            let producer = secured(broker.address, security);
+            for n in 0..5 {
+                assert_eq!(deliver(&producer, "x").await.unwrap(), Some(n), "{lifetime}");
+            }
+            let connections = broker.model.lock().connections;
+            // Again at most once a second.
+            let most = connections * (1 + begun.elapsed().as_secs() as usize);
+            let logins = broker.calls(ApiKey::SASL_AUTHENTICATE);
+            assert!(logins <= most, "{lifetime}: {logins} by {connections}");
+            ends("close", producer.close()).await.unwrap();
+        }
+    });
+}
+
+/// A peer that says the same to everybody and closes, and how many have come.
+async fn peer(words: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _): (TcpStream, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            let _ = stream.write_all(words).await;
+            // Unread bytes would reset the connection before what was said is read.
+            tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            });
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn peers_that_speak_something_else() {
+    const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    const ALERT: &[u8] = &[0x15, 3, 3, 0, 2, 2, 70];
+    run(async {
+        use SecurityProtocol::{SaslPlaintext, SaslSsl, Ssl};
+        let trusting = |protocol| {
+            let mut security = security(protocol, Mechanism::Plain);
+            security.ssl.truststore_certificates = Some(certificates::Authority::new("x").pem());
+            security
+        };
+        let mut all = JoinSet::new();
+        for (protocol, words, part) in [
+            (SaslPlaintext, HTTP, "it answers in HTTP"),
+            (SaslPlaintext, ALERT, "security.protocol=SASL_PLAINTEXT"),
+            (Ssl, HTTP, "does not speak TLS"),
+            (SaslSsl, HTTP, "does not speak TLS"),
+            // The length of a frame, as a broker in clear text would begin.
+            (Ssl, &[0, 0, 0, 9, 0, 0, 0, 0], "does not speak TLS"),
+        ] {
+            let (address, count) = peer(words).await;
+            let security = trusting(protocol);
+            all.spawn(async move {
+                told(address, security, part, || count.load(Ordering::Relaxed)).await;
+            });
+        }
+        side_by_side(all).await;
+        let broker = Broker::honest().await;
+        let connections = || broker.model.lock().connections;
+        let error = told(broker.address, trusting(Ssl), "does not speak TLS", connections).await;
+        assert!(matches!(error, Error::Authentication { .. }), "{error}");
+    });
+}
