@@ -1,6 +1,9 @@
 //! TLS and SASL against a real Apache Kafka: one start, many listeners.
 
 mod certificates;
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod endpoint;
+mod rights;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -11,7 +14,10 @@ use curtail::{
 use curtail_apache::{ApacheCluster, ApacheClusterBuilder};
 use tokio::time::{Instant, timeout};
 
-use self::certificates::{Authority, Signed};
+use self::{
+    certificates::{Authority, Signed},
+    endpoint::{Endpoint, Say},
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const HOST: &str = "127.0.0.1";
@@ -59,7 +65,13 @@ fn start(files: &Files) -> Option<ApacheCluster> {
         .property("ssl.keystore.type", "PEM")
         .property("ssl.keystore.location", files.path("broker.pem"))
         .property("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER")
-        .property("connections.max.reauth.ms", SESSION.as_millis().to_string());
+        .property("connections.max.reauth.ms", SESSION.as_millis().to_string())
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        // All but dave; brokers and whoever comes in clear text or without a certificate are ANONYMOUS.
+        .property("super.users", "User:ANONYMOUS;User:CN=client;User:alice;User:bob,=x;User:carol");
     for (name, protocol) in [
         ("TLS", "SSL"),
         ("MUTUAL", "SSL"),
@@ -75,7 +87,7 @@ fn start(files: &Files) -> Option<ApacheCluster> {
     builder =
         of_listener(builder, "elsewhere", "ssl.keystore.location", &files.path("elsewhere.pem"));
     builder = of_listener(builder, "clear", "sasl.enabled.mechanisms", "PLAIN");
-    let users = format!("{PLAIN} required user_alice=\"alice-secret\";");
+    let users = format!("{PLAIN} required user_alice=\"alice-secret\" user_dave=\"dave-secret\";");
     let issuer = format!("{BEARER} required unsecuredLoginStringClaim_sub=\"broker\";");
     for listener in ["secure", "clear"] {
         builder = of_listener(builder, listener, "plain.sasl.jaas.config", &users);
@@ -211,7 +223,9 @@ async fn apache_kafka_is_reached_over_tls_and_sasl() {
     tls(&cluster, &files).await;
     passwords(&cluster, &files).await;
     tokens(&cluster, Path::new(&files.path("ca.pem"))).await;
+    provided_tokens(&cluster, &files).await;
     mismatches(&cluster, &files).await;
+    rights::missing_rights(&cluster).await;
     renewal_under_load(&cluster, &files).await;
 }
 
@@ -277,6 +291,26 @@ async fn tokens(cluster: &ApacheCluster, ca: &Path) {
     let sent = producer.send(Record::to("bearer").value("text"));
     let error = timeout(LIMIT, sent).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
+}
+
+/// The flow of KIP-768, set as Java's users have it in their files.
+async fn provided_tokens(cluster: &ApacheCluster, files: &Files) {
+    let authority = Authority::new("An identity provider");
+    files.write("provider.pem", &authority.pem());
+    let certificate = authority.sign(HOST, Signed::FRESH);
+    let say = || Say::token(&certificates::unsecured_token());
+    let endpoint = Endpoint::start(&certificate, say).await;
+    let trust = files.path("provider.pem");
+    let jaas = format!(
+        "{BEARER} required clientId=\"teller\" clientSecret=\"teller-secret\" ssl.truststore.location=\"{trust}\" ;"
+    );
+    let mut properties = sasl(ssl(files, "SASL_SSL"), "OAUTHBEARER", jaas);
+    properties.push(("sasl.oauthbearer.token.endpoint.url", endpoint.url()));
+    let handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler";
+    properties.push(("sasl.login.callback.handler.class", handler.into()));
+    works(&cluster.listener("SECURE"), &properties, "provided").await;
+    // One for the producer, the consumer and the admin each.
+    assert_eq!(endpoint.requests().len(), 3);
 }
 
 async fn mismatches(cluster: &ApacheCluster, files: &Files) {

@@ -1,0 +1,82 @@
+//! What is told to whom brokers let in, but not to do what they ask.
+
+use curtail::{
+    Acl, AclFilter, AclOperation, AclResource, ErrorCode, NewTopic, TransactionalProducer,
+};
+
+use super::*;
+
+const TOPIC: &str = "guarded";
+
+/// The error is about a right, names what it is for, and says which one.
+#[track_caller]
+fn lacks(error: &Error, parts: &[&str]) {
+    let line = error.to_string();
+    assert!(parts.iter().all(|part| line.contains(part)), "{line} lacks {parts:?}");
+    assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
+}
+
+pub(super) async fn missing_rights(cluster: &ApacheCluster) {
+    let all = async {
+        let root = admin(&cluster.bootstrap(), &Vec::new());
+        let new = NewTopic::new(TOPIC).partitions(1).replication_factor(1);
+        root.create_topics(&[new]).await.unwrap().remove(0).1.unwrap();
+
+        let bootstrap = cluster.listener("CLEAR");
+        let clear = vec![("security.protocol", "SASL_PLAINTEXT".to_owned())];
+        let dave = sasl(clear, "PLAIN", login(PLAIN, "dave", "dave-secret"));
+        without_any(&bootstrap, &dave).await;
+        let describe = Acl::allow("User:dave", AclOperation::Describe, AclResource::Topic, TOPIC);
+        root.create_acls(&[describe]).await.unwrap().remove(0).1.unwrap();
+        with_describe_only(&bootstrap, &dave).await;
+    };
+    timeout(LIMIT, all).await.expect("refusals end calls at once");
+}
+
+async fn without_any(bootstrap: &str, dave: &Properties) {
+    let topic = ["topic 'guarded': TOPIC_AUTHORIZATION_FAILED", "ACL for the topic: WRITE"];
+    let producer = producer(bootstrap, dave);
+    lacks(&producer.send(Record::to(TOPIC).value("x")).await.unwrap_err(), &topic);
+    producer.close().await.unwrap();
+
+    let mut config = ProducerConfig::new(bootstrap).transactional_id("guarded-id");
+    for (name, value) in dave {
+        config.set(name, value).unwrap();
+    }
+    let mut transactional = TransactionalProducer::new(config).unwrap();
+    let id = ["'guarded-id'", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "transactional id: WRITE"];
+    lacks(&transactional.init_transactions().await.unwrap_err(), &id);
+    transactional.close().await.unwrap();
+
+    let everything = AclFilter::default();
+    let rules = admin(bootstrap, dave).describe_acls(&everything).await.unwrap_err();
+    lacks(&rules, &["CLUSTER_AUTHORIZATION_FAILED", "ACL for the cluster"]);
+}
+
+async fn with_describe_only(bootstrap: &str, dave: &Properties) {
+    let producer = producer(bootstrap, dave);
+    // The broker learns of the rule in its own time.
+    let delivery = loop {
+        match producer.send(Record::to(TOPIC).value("x")).await {
+            Err(Error::Broker { code: ErrorCode::TOPIC_AUTHORIZATION_FAILED, .. }) => {}
+            sent => break sent.unwrap(),
+        }
+    };
+    let error = delivery.await.unwrap_err();
+    assert!(!error.may_have_been_written(), "{error}");
+    let cluster = ["CLUSTER_AUTHORIZATION_FAILED", "IDEMPOTENT_WRITE"];
+    lacks(&error, &cluster);
+    producer.close().await.unwrap();
+
+    let mut reader = consumer(bootstrap, dave, None);
+    reader.assign([TopicPartition::new(TOPIC, 0)]);
+    let error = reader.poll(LIMIT).await.unwrap_err();
+    lacks(&error, &["guarded-0: TOPIC_AUTHORIZATION_FAILED", "READ to consume"]);
+    reader.close().await;
+
+    let mut member = consumer(bootstrap, dave, Some("guarded-group"));
+    member.subscribe([TOPIC]).unwrap();
+    let error = member.poll(LIMIT).await.unwrap_err();
+    lacks(&error, &["'guarded-group'", "GROUP_AUTHORIZATION_FAILED", "ACL for the group: READ"]);
+    member.close().await;
+}
