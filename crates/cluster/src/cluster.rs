@@ -342,6 +342,11 @@ impl ClusterHandle {
     pub fn observe(&self, observer: Arc<dyn Observer>) {
         self.0.observers.set(observer);
     }
+
+    /// Has nobody told any more what happens.
+    pub fn stop_observing(&self) {
+        self.0.observers.clear();
+    }
 }
 
 fn advertised(config: &ClusterConfig, id: i32) -> SocketAddr {

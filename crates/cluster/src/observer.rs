@@ -27,6 +27,11 @@ pub trait Observer: Send + Sync {
     /// A leader's high watermark has advanced: everything below it is committed.
     fn committed(&self, broker: i32, topic: &str, partition: i32, high_watermark: i64, at: Instant);
 
+    /// A broker has learned that it leads a partition in this epoch. Whatever one of an earlier epoch still appends, because
+    /// it has yet to learn that it leads no more, will be cut off.
+    fn leads(&self, _broker: i32, _topic: &str, _partition: i32, _leader_epoch: i32, _at: Instant) {
+    }
+
     /// A follower has appended what it fetched; its log ends at `end_offset`.
     fn replicated(
         &self,
@@ -50,6 +55,11 @@ impl Observers {
     pub(crate) fn set(&self, observer: Arc<dyn Observer>) {
         *self.observer.write() = Some(observer);
         self.present.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.present.store(false, Ordering::Release);
+        *self.observer.write() = None;
     }
 
     pub(crate) fn tell(&self, call: impl FnOnce(&dyn Observer, Instant)) {

@@ -201,6 +201,9 @@ impl Partition {
             Some(progress) if !new_epoch => progress.assign(followers, now),
             _ => {
                 inner.leading = Some(Progress::new(followers, inner.log.end_offset(), now));
+                self.owner.observers.tell(|o, at| {
+                    o.leads(me, &self.topic, self.key.index, image.leader_epoch, at);
+                });
                 inner.acks.all();
                 inner.deletions.all();
                 inner.fetches.news();

@@ -223,6 +223,7 @@ struct Counting {
     appended: AtomicUsize,
     committed: AtomicUsize,
     replicated: AtomicUsize,
+    leads: AtomicUsize,
 }
 
 impl Observer for Counting {
@@ -237,6 +238,10 @@ impl Observer for Counting {
     fn replicated(&self, _: i32, _: &str, _: i32, _: i64, _: Instant) {
         self.replicated.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn leads(&self, broker: i32, _: &str, _: i32, _: i32, _: Instant) {
+        self.leads.store(broker as usize, Ordering::SeqCst);
+    }
 }
 
 #[tokio::test]
@@ -250,6 +255,14 @@ async fn an_observer_sees_append_replication_and_commit() {
     assert_eq!(seen.appended.load(Ordering::SeqCst), 1);
     assert_eq!(seen.replicated.load(Ordering::SeqCst), 2);
     assert_eq!(seen.committed.load(Ordering::SeqCst), 1);
+    let (_, [next, _]) = roles(&cluster);
+    cluster.move_leader("t", 0, next).unwrap();
+    cluster.settled().await;
+    assert_eq!(seen.leads.load(Ordering::SeqCst) as i32, next);
+    cluster.stop_observing();
+    let mut client = Client::connect(&cluster, next).await;
+    client.produce("t", 0, -1, batch(&["b"], None)).await;
+    assert_eq!(seen.appended.load(Ordering::SeqCst), 1, "nobody is told any more");
 }
 
 #[tokio::test]
