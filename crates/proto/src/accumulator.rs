@@ -85,6 +85,8 @@ pub struct Batch<C> {
     pub created: Instant,
     /// Sends so far.
     pub attempts: u32,
+    /// When it was first taken to be sent; the parts of a batch that was split have that of the whole.
+    pub first_taken: Option<Instant>,
     /// Who waits for the outcome.
     pub completion: C,
     /// Given when it is first taken.
@@ -263,6 +265,7 @@ impl<C> Work<C> {
             records,
             created: open.created,
             attempts: 0,
+            first_taken: None,
             completion: open.completion,
             order: Order::NEVER_TAKEN,
             bound: open.bound,
@@ -463,6 +466,7 @@ impl<C> PartitionQueue<C> {
             self.next_order += 1;
         }
         batch.attempts += 1;
+        batch.first_taken.get_or_insert(now);
         let work = self.work();
         work.in_flight.push_back(batch.order);
         work.sent_to = broker;

@@ -17,12 +17,14 @@ use tokio::time::Instant;
 use super::{interceptor::Interception, memory::Reservation};
 use crate::{BatchMetadata, Error, RecordMetadata, Result};
 
-/// When a batch passed its stations. Cheap: three clock reads a batch.
+/// When a batch passed its stations. Cheap: one clock reading for the first record, each request and each answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Its first record was appended.
     pub created: Instant,
-    /// Its last attempt was handed to the socket.
+    /// Its first attempt was handed to the socket.
+    pub first_written: Instant,
+    /// Its last attempt was handed to the socket: the first one, unless that failed.
     pub written: Instant,
     /// Its answer was read.
     pub acknowledged: Instant,

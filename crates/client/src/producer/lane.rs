@@ -358,7 +358,7 @@ impl Lane {
             if up.flush()? == Pumped::Blocked {
                 return Ok(Pumped::Blocked);
             }
-            if let Some(since) = up.writing_since.take() {
+            if let Some(since) = up.writing_since.take().filter(|_| self.stats.stamps()) {
                 self.stats.drained(since.elapsed());
             }
             for request in up.unanswered.drain(..) {

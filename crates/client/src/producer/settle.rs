@@ -195,6 +195,7 @@ fn acknowledge(
     state.set_last_error(None);
     resubmit(state, &partition);
     let created = Instant::from_std(batch.created);
+    let first_written = batch.first_taken.map_or(written, Instant::from_std);
     stats.batch_acknowledged(acknowledged - created, batch.records);
     let (records, attempts) = (batch.records, batch.attempts);
     let (payload, completion) = batch.into_parts();
@@ -204,7 +205,7 @@ fn acknowledge(
         records,
         bytes: payload.len(),
         attempts,
-        timing: Timing { created, written, acknowledged },
+        timing: Timing { created, first_written, written, acknowledged },
     });
     shared.memory.recycle(payload);
     shared.let_rest(&partition);

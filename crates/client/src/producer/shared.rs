@@ -131,7 +131,7 @@ impl Shared {
                 config.broker_memory_percent,
             ),
             backoff,
-            stats: ProducerStats::new(),
+            stats: ProducerStats::new(config.common.phase_stamps),
             outcomes: outcomes.clone(),
             topics: ArcSwap::default(),
             awake: Awake::default(),

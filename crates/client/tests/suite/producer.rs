@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::common::{Backend, producer, read_all};
 use curtail::{
-    ConsumerRecord, Delivery, Error, ErrorCode, Header, Producer, ProducerConfig, Record,
+    ConsumerRecord, Delivery, Error, ErrorCode, Header, Producer, ProducerConfig, Record, Timing,
 };
 use tokio::sync::watch;
 
@@ -62,6 +62,9 @@ async fn every_field_and_codec_arrives(backend: Backend) {
             let records = batch.base_offset.map(|base| base..base + i64::from(batch.records));
             assert!(records.is_some_and(|records| records.contains(&(n as i64))), "{batch:?}");
             assert!(batch.bytes > 0 && batch.attempts >= 1, "{batch:?}");
+            let Timing { created, first_written, written, acknowledged } = batch.timing;
+            assert!([created, first_written, written, acknowledged].is_sorted(), "{batch:?}");
+            assert!(batch.attempts > 1 || first_written == written, "{batch:?}");
         }
         let read = read_all(&backend, &topic, 1).await.remove(&0).expect("partition 0");
         assert_eq!(read.len(), 100, "{codec}");

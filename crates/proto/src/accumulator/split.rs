@@ -125,6 +125,7 @@ impl<C> PartitionQueue<C> {
                 records,
                 created: batch.created,
                 attempts: 0,
+                first_taken: batch.first_taken,
                 completion,
                 order: Order { record: batch.order.record + before, ..batch.order },
                 bound: batch.bound,
