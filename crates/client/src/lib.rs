@@ -92,7 +92,7 @@ pub use curtail_wire::{
 pub use error::{ConfigError, Error, Result};
 pub use metrics::{
     BrokerMetrics, ConsumerMetrics, Distribution, FetchMetrics, GroupMetrics, NamedMetric,
-    PartitionLag, ProducerMetrics,
+    PartitionLag, ProducerMetrics, PrometheusText,
 };
 pub use producer::{
     ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,

@@ -80,6 +80,14 @@ macro_rules! common_methods {
                 self
             }
 
+            /// Sets `curtail.phase.stamps`: whether the client takes note of when batches and answers pass their stations,
+            /// for its metrics. Of no effect on an [`crate::Admin`].
+            #[must_use]
+            pub fn phase_stamps(mut self, stamps: bool) -> Self {
+                self.common.phase_stamps = stamps;
+                self
+            }
+
             /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations that were given clones of one
             /// [`SecurityConfig`] read its files once.
             #[must_use]

@@ -67,6 +67,9 @@ pub struct CommonConfig {
     pub default_api_timeout: Duration,
     /// `security.protocol`, `ssl.*`, `sasl.*`.
     pub security: SecurityConfig,
+    /// Whether the client takes note of when batches and answers pass their stations, for its metrics. Not a setting of
+    /// the Java client; as a property `curtail.phase.stamps`.
+    pub phase_stamps: bool,
     /// Which settings were made by name or by builder, where a default depends on it.
     pub given: Given,
 }
@@ -117,6 +120,7 @@ impl Default for CommonConfig {
             receive_buffer: None,
             default_api_timeout: Duration::from_secs(60),
             security: SecurityConfig::default(),
+            phase_stamps: true,
             given: Given::default(),
         }
     }

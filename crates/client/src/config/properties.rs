@@ -110,6 +110,7 @@ static COMMON: &[Property<CommonConfig>] = &[
     ),
     property!("client.id", "a text", client_id, text, String::clone),
     property!("client.rack", "a text", client_rack, text, String::clone),
+    property!("curtail.phase.stamps", BOOLEAN, phase_stamps, boolean, bool::to_string),
     Property {
         name: "default.api.timeout.ms",
         expected: MILLIS,
@@ -582,7 +583,7 @@ impl Settings for ConsumerConfig {
 impl Settings for AdminConfig {
     const KIND: Kind = Kind::Admin;
     const TABLE: &'static [Property<Self>] = &[];
-    const WITHOUT: &'static [&'static str] = &["client.rack"];
+    const WITHOUT: &'static [&'static str] = &["client.rack", "curtail.phase.stamps"];
 
     fn common(&self) -> &CommonConfig {
         &self.common

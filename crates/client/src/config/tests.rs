@@ -117,6 +117,7 @@ const PRODUCER: &[Row] = &[
     ("compression.lz4.level", "9", &["1", "17"], &["0", "18", "-1"]),
     ("compression.type", "none", &["none", "gzip", "snappy", "lz4", "zstd"], &["ZSTD", "", "xz"]),
     ("compression.zstd.level", "3", &["-131072", "22"], &["-131073", "23"]),
+    ("curtail.phase.stamps", "true", FLAG.0, FLAG.1),
     (
         "curtail.leader.discovery",
         "hint",
@@ -212,6 +213,7 @@ const CONSUMER: &[Row] = &[
         &["", "skip", "Omit"],
     ),
     ("curtail.decompressed.batch.max.bytes", "134217728", &["1"], &["0", "-1"]),
+    ("curtail.phase.stamps", "true", FLAG.0, FLAG.1),
     ("curtail.prefetch.bytes", "67108864", &["1"], &["0", "-1"]),
     ("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1),
     ("fetch.max.bytes", "52428800", INT_BYTES.0, INT_BYTES.1),

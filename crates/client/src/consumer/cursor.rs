@@ -13,7 +13,7 @@ use curtail_wire::{
 };
 
 use super::credit::Lease;
-use crate::{ConsumerRecord, Error, TopicPartition};
+use crate::{ConsumerRecord, Error, TopicPartition, metrics::Arrival};
 
 /// How batches are read.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Cursor {
     open: Option<Open>,
     aborted: Option<Aborted>,
     lease: Lease,
+    /// When the answer came; `None` if nobody wants to know.
+    arrival: Option<Arrival>,
     /// Records given out and not counted yet.
     given: u64,
 }
@@ -70,8 +72,15 @@ impl Cursor {
             open: None,
             aborted: aborted.map(Aborted::new),
             lease,
+            arrival: None,
             given: 0,
         }
+    }
+
+    /// Takes note of when the answer came.
+    pub(super) fn arrived(mut self, arrival: Option<Arrival>) -> Self {
+        self.arrival = arrival;
+        self
     }
 
     /// Offset of the next record to hand out.
@@ -91,7 +100,26 @@ impl Cursor {
 
     /// Records given out since this was last asked.
     pub(super) fn take_given(&mut self) -> u64 {
+        self.stamp_all();
+        if let Some(arrival) = &mut self.arrival {
+            arrival.noted = 0;
+        }
         std::mem::take(&mut self.given)
+    }
+
+    /// Notes how long what was given out has waited.
+    pub(super) fn stamp_all(&mut self) {
+        if let Some(arrival) = &mut self.arrival {
+            arrival.gave(self.given);
+        }
+    }
+
+    /// Takes note that records are being given out one by one: how many is noted later.
+    #[inline]
+    pub(super) fn stamp_first(&mut self) {
+        if let Some(arrival) = &mut self.arrival {
+            arrival.begin();
+        }
     }
 
     /// Gives its part of the lane's share back early.

@@ -32,7 +32,7 @@ use crate::{
     Error, Result, TopicPartition,
     config::BufferedPartitions,
     conn::{Connection, connection_error},
-    metrics::FetchStats,
+    metrics::{Arrival, FetchStats},
 };
 
 /// First version that names topics by id (KIP-516).
@@ -68,6 +68,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: i32, signal: Arc<LaneSignal>)
         overtaken: BTreeSet::new(),
         session_used: Instant::now(),
         stats,
+        arrival: None,
     };
     while lane.turn().await {}
     lane.close_session().await;
@@ -110,6 +111,8 @@ struct Lane {
     overtaken: BTreeSet<TopicPartition>,
     session_used: Instant,
     stats: Arc<FetchStats>,
+    /// When the answer came that is being taken in.
+    arrival: Option<Arrival>,
 }
 
 #[derive(Clone, Copy)]
@@ -632,7 +635,7 @@ impl Lane {
         self.fetching = false;
         match waited? {
             Waited::Answer(answer) => {
-                self.stats.answered(sent.elapsed(), answer.len());
+                self.arrival = self.stats.answered(sent, answer.len());
                 self.digest(version, &answer)?;
             }
             Waited::Interrupted => {

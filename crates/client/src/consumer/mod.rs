@@ -560,7 +560,10 @@ impl Consumer {
         while self.advance(true, Some(cx.waker()))? {
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.next_record(&self.decoding) {
-                Ok(Some(record)) => return Poll::Ready(Ok(record)),
+                Ok(Some(record)) => {
+                    cursor.stamp_first();
+                    return Poll::Ready(Ok(record));
+                }
                 Ok(None) => self.finish_cursor(),
                 Err(error) => return Poll::Ready(Err(self.damaged(error))),
             }
@@ -577,6 +580,7 @@ impl Consumer {
             let Some(cursor) = &mut self.cursor else { break };
             match cursor.take_batch(&self.decoding) {
                 Ok(Some(records)) => {
+                    cursor.stamp_all();
                     let (topic, partition) = (cursor.at.topic.clone(), cursor.at.partition);
                     return Poll::Ready(Ok(RecordBatch { topic, partition, records }));
                 }

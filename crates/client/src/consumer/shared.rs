@@ -127,12 +127,13 @@ impl Shared {
         metadata: MetadataHandle,
         runtime: Handle,
     ) -> Arc<Self> {
+        let stamps = config.common.phase_stamps;
         let shared = Arc::new_cyclic(|me| Self {
             group: Group::of(&config, &env),
             env,
             config,
             metadata,
-            stats: ConsumerStats::new(),
+            stats: ConsumerStats::new(stamps),
             state: Mutex::default(),
             settled: Notify::new(),
             runtime,

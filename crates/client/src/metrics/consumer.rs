@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Distribution, GroupMetrics, NamedMetric,
+    Distribution, GroupMetrics, NamedMetric, PrometheusText,
     histogram::Histogram,
     named::{Group, NANOS_IN_MS},
     stats::{Counter, nanos},
@@ -36,11 +36,17 @@ pub struct ConsumerMetrics {
 }
 
 /// What concerns the fetches from one broker, or from all of them ([`ConsumerMetrics::all_brokers`]).
+///
+/// With `curtail.phase.stamps=false` nothing is recorded in `fetch_latency` and `buffer_time`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FetchMetrics {
     /// From a request to its answer, what the broker waits for records included. Nanoseconds, one value an answer.
     pub fetch_latency: Distribution,
+    /// From an answer until a poll gave its records out, one value for each of them. In a stream
+    /// ([`crate::Consumer::stream`]) they count as given out when the first one of their part of the answer was, and are
+    /// counted with the last one. Nanoseconds.
+    pub buffer_time: Distribution,
     /// Bytes of an answer.
     pub fetch_size: Distribution,
     /// How long the broker asked not to be sent requests (KIP-219). Nanoseconds, one value for each answer that asked.
@@ -68,9 +74,10 @@ impl ConsumerMetrics {
     #[must_use]
     pub fn all_brokers(&self) -> FetchMetrics {
         self.brokers.values().fold(FetchMetrics::default(), |mut sum, broker| {
-            sum.fetch_latency.add(&broker.fetch_latency);
-            sum.fetch_size.add(&broker.fetch_size);
-            sum.throttle_time.add(&broker.throttle_time);
+            sum.fetch_latency.merge(&broker.fetch_latency);
+            sum.buffer_time.merge(&broker.buffer_time);
+            sum.fetch_size.merge(&broker.fetch_size);
+            sum.throttle_time.merge(&broker.throttle_time);
             sum.fetch_total += broker.fetch_total;
             sum.fetch_beside_session_total += broker.fetch_beside_session_total;
             sum.session_open_total += broker.session_open_total;
@@ -90,6 +97,7 @@ impl ConsumerMetrics {
         for (id, broker) in &mut difference.brokers {
             let Some(before) = earlier.brokers.get(id) else { continue };
             broker.fetch_latency = broker.fetch_latency.since(&before.fetch_latency);
+            broker.buffer_time = broker.buffer_time.since(&before.buffer_time);
             broker.fetch_size = broker.fetch_size.since(&before.fetch_size);
             broker.throttle_time = broker.throttle_time.since(&before.throttle_time);
             less(&mut broker.fetch_total, before.fetch_total);
@@ -100,6 +108,12 @@ impl ConsumerMetrics {
             group.subtract(before);
         }
         difference
+    }
+
+    /// The metrics in Prometheus' text format; see [`PrometheusText`] for those of several clients.
+    #[must_use]
+    pub fn prometheus_text(&self) -> String {
+        PrometheusText::default().consumer(self).to_string()
     }
 
     /// The largest lag of a partition whose lag is known.
@@ -158,8 +172,15 @@ const COORDINATOR: &str = "consumer-coordinator-metrics";
 const NODE: &str = "consumer-node-metrics";
 
 impl FetchMetrics {
+    /// The phases by name: `fetch`, what the broker waits for records included, and `buffer`. Nanoseconds.
+    #[must_use]
+    pub fn phases(&self) -> [(&'static str, &Distribution); 2] {
+        [("fetch", &self.fetch_latency), ("buffer", &self.buffer_time)]
+    }
+
     fn list(&self, group: &mut Group) {
         group.figures("fetch-latency", &self.fetch_latency, NANOS_IN_MS);
+        group.figures("record-buffer-time", &self.buffer_time, NANOS_IN_MS);
         group.figures("fetch-size", &self.fetch_size, 1.0);
         group.figures("fetch-throttle-time", &self.throttle_time, NANOS_IN_MS);
         // Java's name of the rate has no part in common with that of its total.
@@ -175,14 +196,17 @@ pub(crate) struct ConsumerStats {
     pub(crate) started: Instant,
     pub(crate) records: Counter,
     pub(crate) bytes: Counter,
+    /// `curtail.phase.stamps`.
+    stamps: bool,
     /// Only for finding a broker's, once for each lane.
     brokers: Mutex<BTreeMap<i32, Arc<FetchStats>>>,
 }
 
 impl ConsumerStats {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(stamps: bool) -> Self {
         Self {
             started: Instant::now(),
+            stamps,
             records: Counter::default(),
             bytes: Counter::default(),
             brokers: Mutex::default(),
@@ -191,7 +215,8 @@ impl ConsumerStats {
 
     /// A broker's; the same for the same id.
     pub(crate) fn broker(&self, id: i32) -> Arc<FetchStats> {
-        self.brokers.lock().entry(id).or_default().clone()
+        let new = || Arc::new(FetchStats { stamps: self.stamps, ..FetchStats::default() });
+        self.brokers.lock().entry(id).or_insert_with(new).clone()
     }
 
     /// Every broker's that has answered.
@@ -205,7 +230,9 @@ impl ConsumerStats {
 /// What a lane records of its broker.
 #[derive(Debug, Default)]
 pub(crate) struct FetchStats {
+    stamps: bool,
     latency: Histogram,
+    buffer_time: Histogram,
     size: Histogram,
     throttle: Histogram,
     fetches: Counter,
@@ -214,11 +241,16 @@ pub(crate) struct FetchStats {
 }
 
 impl FetchStats {
-    /// An answer is here.
-    pub(crate) fn answered(&self, latency: Duration, bytes: usize) {
-        self.latency.record(nanos(latency), 1);
+    /// An answer to a request sent at `sent` is here; gives when it came.
+    pub(crate) fn answered(self: &Arc<Self>, sent: Instant, bytes: usize) -> Option<Arrival> {
         self.size.record(bytes as u64, 1);
         self.fetches.add(1);
+        if !self.stamps {
+            return None;
+        }
+        let now = Instant::now();
+        self.latency.record(nanos(now.saturating_duration_since(sent)), 1);
+        Some(Arrival { stats: self.clone(), at: now, given_from: None, noted: 0 })
     }
 
     /// It was one beside the session.
@@ -239,11 +271,41 @@ impl FetchStats {
     fn snapshot(&self) -> FetchMetrics {
         FetchMetrics {
             fetch_latency: self.latency.snapshot(),
+            buffer_time: self.buffer_time.snapshot(),
             fetch_size: self.size.snapshot(),
             throttle_time: self.throttle.snapshot(),
             fetch_total: self.fetches.get(),
             fetch_beside_session_total: self.beside.get(),
             session_open_total: self.opened.get(),
+        }
+    }
+}
+
+/// When an answer came, for the time that its records wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    stats: Arc<FetchStats>,
+    at: Instant,
+    /// Since when records are given out that are not noted yet, where they are given out one by one.
+    given_from: Option<Instant>,
+    /// Of those given out since they were last counted, how many are noted.
+    pub(crate) noted: u64,
+}
+
+impl Arrival {
+    /// Records are given out from now on, and noted later.
+    pub(crate) fn begin(&mut self) {
+        self.given_from.get_or_insert_with(Instant::now);
+    }
+
+    /// Notes the time of those that are not noted yet of so many that were given out.
+    pub(crate) fn gave(&mut self, records: u64) {
+        let new = records.saturating_sub(self.noted);
+        if new > 0 {
+            let given = self.given_from.take().unwrap_or_else(Instant::now);
+            let waited = given.saturating_duration_since(self.at);
+            self.stats.buffer_time.record(nanos(waited), new);
+            self.noted = records;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A histogram that any number of tasks write without waiting for each other.
 //!
 //! Log-linear: every power of two is cut into [`STEPS`] buckets of equal width, so that a value is known to 1 part in
-//! 32 whatever its size. One relaxed addition and one maximum a value, a fixed size, and two snapshots can be
+//! 32 whatever its size. Two relaxed additions and one maximum a value, a fixed size, and two snapshots can be
 //! subtracted or added bucket by bucket.
 
 use std::sync::{
@@ -41,6 +41,7 @@ const fn range(bucket: usize) -> (u64, u64) {
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     buckets: OnceLock<Box<[AtomicU64]>>,
+    sum: AtomicU64,
     max: AtomicU64,
 }
 
@@ -50,6 +51,7 @@ impl Histogram {
         let buckets =
             self.buckets.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
         buckets[bucket(value)].fetch_add(count, Relaxed);
+        self.sum.fetch_add(value.min(LARGEST).wrapping_mul(count), Relaxed);
         // Most values are no new maximum: a load is cheaper than a read-modify-write.
         if value > self.max.load(Relaxed) {
             self.max.fetch_max(value, Relaxed);
@@ -63,19 +65,20 @@ impl Histogram {
         while counts.last() == Some(&0) {
             counts.pop();
         }
-        Distribution { counts, max: self.max.load(Relaxed) }
+        Distribution { counts, sum: self.sum.load(Relaxed), max: self.max.load(Relaxed) }
     }
 }
 
 /// How often which values were recorded. Times are in nanoseconds, sizes in bytes.
 ///
 /// Quantiles are the upper edge of a bucket that is at most 1/32 wide, and so up to 3.1% too high, never too low;
-/// the mean is within 1.6%; count and maximum are exact (in a difference of two snapshots the maximum is that of the
+/// count, sum, mean and maximum are exact (in a difference of two snapshots the maximum is that of the
 /// later one if it falls into the period, as far as the buckets tell).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Up to the last bucket that is not empty.
     counts: Vec<u64>,
+    sum: u64,
     max: u64,
 }
 
@@ -93,13 +96,13 @@ impl Distribution {
         if count == 0 {
             return 0.0;
         }
-        let middle = |bucket: usize| {
-            let (low, high) = range(bucket);
-            let high = high.min(self.max.max(low));
-            (low as f64 + high as f64) / 2.0
-        };
-        let sum: f64 = self.counts.iter().enumerate().map(|(at, n)| middle(at) * *n as f64).sum();
-        sum / count as f64
+        self.sum as f64 / count as f64
+    }
+
+    /// The sum of all values.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// The value that `quantile`, from 0 to 1, of all do not exceed; 0 of none.
@@ -135,6 +138,12 @@ impl Distribution {
         self.quantile(0.999)
     }
 
+    /// The 99.99th percentile.
+    #[must_use]
+    pub fn p9999(&self) -> u64 {
+        self.quantile(0.9999)
+    }
+
     /// The largest value, 0 of none.
     #[must_use]
     pub fn max(&self) -> u64 {
@@ -151,17 +160,19 @@ impl Distribution {
             counts.pop();
         }
         let max = counts.len().checked_sub(1).map_or(0, |last| range(last).1.min(self.max));
-        Self { counts, max }
+        Self { counts, sum: self.sum.wrapping_sub(earlier.sum), max }
     }
 
-    /// Adds the values of another one.
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds the values of another one, of another broker or another client for example: the outcome is that of one
+    /// which had recorded all of them.
+    pub fn merge(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
         for (sum, n) in self.counts.iter_mut().zip(&other.counts) {
             *sum += n;
         }
+        self.sum = self.sum.wrapping_add(other.sum);
         self.max = self.max.max(other.max);
     }
 }

@@ -1,13 +1,15 @@
 //! What the clients measure of themselves, always: counters, and distributions of times and sizes, per broker.
 //!
-//! Recording is a handful of relaxed additions a batch or request, none a record, and takes no lock. A snapshot
+//! Recording is a handful of relaxed additions a batch or request, none a record, and takes no lock. The clock is read
+//! once for each request, each answer and each poll, not for records. A snapshot
 //! ([`crate::Producer::metrics`]) is a copy; [`ProducerMetrics::since`] gives what happened between two of them.
-//! [`ProducerMetrics::named`] lists the same under Kafka's own names.
+//! [`ProducerMetrics::named`] lists the same under Kafka's own names, [`PrometheusText`] in Prometheus' format.
 
 mod consumer;
 mod group;
 mod histogram;
 mod named;
+mod prometheus;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -16,17 +18,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
+pub(crate) use self::{
+    consumer::{Arrival, ConsumerStats, FetchStats},
+    group::GroupStats,
+    histogram::Histogram,
+    stats::{BrokerStats, ProducerStats},
+};
 pub use self::{
     consumer::{ConsumerMetrics, FetchMetrics, PartitionLag},
     group::GroupMetrics,
     histogram::Distribution,
     named::NamedMetric,
-};
-pub(crate) use self::{
-    consumer::{ConsumerStats, FetchStats},
-    group::GroupStats,
-    histogram::Histogram,
-    stats::{BrokerStats, ProducerStats},
+    prometheus::PrometheusText,
 };
 
 /// A snapshot of a producer's metrics; see [`crate::Producer::metrics`].
@@ -61,8 +64,9 @@ pub struct ProducerMetrics {
 
 /// What concerns one broker, or all of them together ([`ProducerMetrics::all_brokers`]).
 ///
-/// The phases of a batch: `queue_time` until a request with it is built, `write_time` until the socket has taken the
-/// request, `request_latency` until its answer is here; `delivery_time` is all of it, with every retry.
+/// The phases of a batch ([`Self::phases`]): `queue_time` until a request with it is built, `write_time` until the socket
+/// has taken the request, `request_latency` until its answer is here; `delivery_time` is all of it, with every retry. With
+/// `curtail.phase.stamps=false` nothing is recorded in these four.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BrokerMetrics {
@@ -122,6 +126,18 @@ impl ProducerMetrics {
         })
     }
 
+    /// The metrics in Prometheus' text format; see [`PrometheusText`] for those of several clients.
+    ///
+    /// ```
+    /// # fn example(producer: &curtail::Producer) -> String {
+    /// producer.metrics().prometheus_text()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn prometheus_text(&self) -> String {
+        PrometheusText::default().producer(self).to_string()
+    }
+
     /// What happened after `earlier`, a snapshot of the same producer: counters and distributions are those of the
     /// time between, what is counted "now" stays as it is.
     #[must_use]
@@ -145,6 +161,17 @@ impl ProducerMetrics {
 }
 
 impl BrokerMetrics {
+    /// The phases by name: `queue`, `write`, `request`, and `delivery`, which is all of them. Nanoseconds.
+    #[must_use]
+    pub fn phases(&self) -> [(&'static str, &Distribution); 4] {
+        [
+            ("queue", &self.queue_time),
+            ("write", &self.write_time),
+            ("request", &self.request_latency),
+            ("delivery", &self.delivery_time),
+        ]
+    }
+
     fn distributions(&mut self) -> [&mut Distribution; 8] {
         [
             &mut self.queue_time,
@@ -177,7 +204,7 @@ impl BrokerMetrics {
     fn add(&mut self, other: &Self) {
         let mut other = other.clone();
         for (sum, part) in self.distributions().into_iter().zip(other.distributions()) {
-            sum.add(part);
+            sum.merge(part);
         }
         for (sum, part) in self.totals().into_iter().zip(other.totals()) {
             *sum += *part;

@@ -81,6 +81,7 @@ impl Group {
         self.put(format!("{name}-p50"), of.p50() as f64 / unit);
         self.put(format!("{name}-p99"), of.p99() as f64 / unit);
         self.put(format!("{name}-p999"), of.p999() as f64 / unit);
+        self.put(format!("{name}-p9999"), of.p9999() as f64 / unit);
     }
 
     fn broker(&mut self, broker: &BrokerMetrics) {
@@ -133,6 +134,6 @@ impl Group {
     }
 
     fn total_time(&mut self, name: &str, of: &Distribution) {
-        self.put(format!("{name}-total"), of.mean() * of.count() as f64);
+        self.put(format!("{name}-total"), of.sum() as f64);
     }
 }

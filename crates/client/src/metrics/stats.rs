@@ -43,14 +43,17 @@ pub(crate) struct ProducerStats {
     pub(crate) metadata_wait: Histogram,
     pub(crate) flush_time: Histogram,
     pub(crate) record_errors: Counter,
+    /// `curtail.phase.stamps`.
+    stamps: bool,
     /// Only for finding a broker's, once for each lane.
     brokers: Mutex<BTreeMap<i32, Arc<BrokerStats>>>,
 }
 
 impl ProducerStats {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(stamps: bool) -> Self {
         Self {
             started: Instant::now(),
+            stamps,
             buffer_wait: Histogram::default(),
             buffer_exhausted: Counter::default(),
             metadata_wait: Histogram::default(),
@@ -62,7 +65,8 @@ impl ProducerStats {
 
     /// A broker's; the same for the same id.
     pub(crate) fn broker(&self, id: i32) -> Arc<BrokerStats> {
-        self.brokers.lock().entry(id).or_default().clone()
+        let new = || Arc::new(BrokerStats::new(self.stamps));
+        self.brokers.lock().entry(id).or_insert_with(new).clone()
     }
 
     /// Every broker's counters and distributions.
@@ -79,6 +83,7 @@ impl ProducerStats {
 /// What a lane records of its broker.
 #[derive(Debug, Default)]
 pub(crate) struct BrokerStats {
+    stamps: bool,
     queue_time: Histogram,
     write_time: Histogram,
     request_latency: Histogram,
@@ -101,9 +106,25 @@ pub(crate) struct BrokerStats {
 }
 
 impl BrokerStats {
+    pub(crate) fn new(stamps: bool) -> Self {
+        Self { stamps, ..Self::default() }
+    }
+
+    /// Whether it is noted how long batches and requests take.
+    pub(crate) fn stamps(&self) -> bool {
+        self.stamps
+    }
+
+    /// Notes a phase of so many records, batches or requests.
+    fn stamp(&self, phase: &Histogram, took: Duration, count: u64) {
+        if self.stamps {
+            phase.record(nanos(took), count);
+        }
+    }
+
     /// A batch goes into a request for the first time.
     pub(crate) fn batch_taken(&self, queued: Duration, bytes: usize, records: u32) {
-        self.queue_time.record(nanos(queued), 1);
+        self.stamp(&self.queue_time, queued, 1);
         self.batch_size.record(bytes as u64, 1);
         self.records_per_batch.record(u64::from(records), 1);
     }
@@ -117,12 +138,12 @@ impl BrokerStats {
 
     /// The socket has taken what there was to write.
     pub(crate) fn drained(&self, took: Duration) {
-        self.write_time.record(nanos(took), 1);
+        self.stamp(&self.write_time, took, 1);
     }
 
     /// An answer was read.
     pub(crate) fn answered(&self, latency: Duration, bytes: usize) {
-        self.request_latency.record(nanos(latency), 1);
+        self.stamp(&self.request_latency, latency, 1);
         self.responses.add(1);
         self.bytes_in.add(bytes as u64);
     }
@@ -146,7 +167,7 @@ impl BrokerStats {
 
     /// A batch is acknowledged.
     pub(crate) fn batch_acknowledged(&self, took: Duration, records: u32) {
-        self.delivery_time.record(nanos(took), u64::from(records));
+        self.stamp(&self.delivery_time, took, u64::from(records));
         self.records_sent.add(u64::from(records));
     }
 

@@ -27,7 +27,7 @@ fn value(metrics: &ProducerMetrics, group: &str, name: &str) -> f64 {
 
 #[test]
 fn names_and_units_are_kafkas() {
-    let stats = ProducerStats::new();
+    let stats = ProducerStats::new(true);
     let (one, two) = (stats.broker(1), stats.broker(2));
     one.batch_taken(Duration::from_millis(3), 500, 10);
     two.batch_taken(Duration::from_millis(5), 1500, 30);
@@ -44,6 +44,7 @@ fn names_and_units_are_kafkas() {
     let whole = |name| value(&metrics, "producer-metrics", name);
     assert!((whole("record-queue-time-avg") - 4.0).abs() < 0.1);
     assert_eq!(whole("record-queue-time-max"), 5.0);
+    assert_eq!(whole("record-queue-time-p9999"), 5.0);
     assert!((whole("batch-size-avg") - 1000.0).abs() < 20.0);
     assert_eq!(whole("request-latency-max"), 8.0);
     assert_eq!(whole("record-send-total"), 10.0);
@@ -59,7 +60,7 @@ fn names_and_units_are_kafkas() {
 
 #[test]
 fn a_period_has_only_what_happened_in_it() {
-    let stats = ProducerStats::new();
+    let stats = ProducerStats::new(true);
     stats.broker(1).batch_acknowledged(Duration::from_secs(1), 5);
     let before = metrics(&stats);
     stats.broker(1).batch_acknowledged(Duration::from_millis(1), 2);
@@ -76,7 +77,7 @@ fn a_period_has_only_what_happened_in_it() {
 
 #[test]
 fn tasks_that_record_at_once_lose_nothing() {
-    let stats = BrokerStats::default();
+    let stats = BrokerStats::new(true);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -88,4 +89,16 @@ fn tasks_that_record_at_once_lose_nothing() {
     });
     let metrics = stats.snapshot();
     assert_eq!((metrics.delivery_time.count(), metrics.record_send_total), (40_000, 40_000));
+}
+
+#[test]
+fn without_stamps_only_times_are_missing() {
+    let stats = BrokerStats::new(false);
+    stats.batch_taken(Duration::from_millis(3), 500, 10);
+    stats.drained(Duration::from_millis(1));
+    stats.answered(Duration::from_millis(8), 50);
+    stats.batch_acknowledged(Duration::from_millis(11), 10);
+    let metrics = stats.snapshot();
+    assert!(metrics.phases().iter().all(|(_, phase)| phase.count() == 0));
+    assert_eq!((metrics.batch_size.count(), metrics.record_send_total), (1, 10));
 }

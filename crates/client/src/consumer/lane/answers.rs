@@ -60,7 +60,7 @@ impl Lane {
     /// Takes the answer of a request beside the session in.
     pub(super) fn digest_beside(&mut self, done: Done) -> Result<()> {
         let (version, body) = done.answer?;
-        self.stats.answered(done.begun.elapsed(), body.len());
+        self.arrival = self.stats.answered(done.begun, body.len());
         self.stats.beside();
         let peer = format!("broker {}", self.node).into();
         let answer = FetchResponse::decode(version, &body)
@@ -289,7 +289,8 @@ impl Lane {
                 self.read(&at, Reading { from, ..reading });
             }
             let records = partition.records;
-            let cursor = Cursor::new(at, from.version, from.offset, records, aborted, lease);
+            let cursor = Cursor::new(at, from.version, from.offset, records, aborted, lease)
+                .arrived(self.arrival.clone());
             state.push(cursor, self.shared.config.prefetch_bytes);
         } else if let Some(reason) = fetched.why_nothing(&partition.records) {
             let behind = fetched.behind.filter(|&next| next > from.offset);

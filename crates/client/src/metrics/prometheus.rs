@@ -1,0 +1,249 @@
+//! Metrics in Prometheus' text exposition format, version 0.0.4.
+//!
+//! Families begin with `curtail_producer_` and `curtail_consumer_`. Times are in seconds, as Prometheus has it. The phases
+//! are summaries: their quantiles are known to 1 part in 32 whatever their size, and `1` is the maximum. Quantiles of
+//! several clients cannot be put together; [`Distribution::merge`] can.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use super::{ConsumerMetrics, Distribution, ProducerMetrics};
+
+const NANOS_IN_S: f64 = 1e9;
+
+/// What [`PrometheusText`] says of a distribution, beside its sum and its count.
+const QUANTILES: [(&str, f64); 5] =
+    [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("0.9999", 0.9999), ("1", 1.0)];
+
+/// The metrics of clients in Prometheus' text format, to be served as [`PrometheusText::CONTENT_TYPE`].
+///
+/// Clients are told apart by their `client.id`: each needs one of its own. Snapshots are to be those since the client was
+/// made, because Prometheus takes the differences itself.
+///
+/// ```
+/// # fn example(producer: &curtail::Producer, consumer: &curtail::Consumer) -> String {
+/// let mut text = curtail::PrometheusText::default();
+/// text.producer(&producer.metrics()).consumer(&consumer.metrics());
+/// text.to_string()
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PrometheusText {
+    /// By name. All samples of a family have to follow each other.
+    families: BTreeMap<&'static str, Family>,
+}
+
+#[derive(Clone, Debug)]
+struct Family {
+    kind: &'static str,
+    help: &'static str,
+    samples: String,
+}
+
+/// Names and values of a sample's labels.
+type Labels<'a> = [(&'a str, &'a str)];
+
+impl PrometheusText {
+    /// The value of the header `Content-Type`.
+    pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// Adds a producer's metrics.
+    pub fn producer(&mut self, metrics: &ProducerMetrics) -> &mut Self {
+        let client = ("client_id", metrics.client_id.as_str());
+        for (name, help, times) in [
+            (
+                "curtail_producer_buffer_wait_seconds",
+                "How long sends waited for memory.",
+                &metrics.buffer_wait,
+            ),
+            (
+                "curtail_producer_metadata_wait_seconds",
+                "How long sends waited for the metadata of a topic.",
+                &metrics.metadata_wait,
+            ),
+        ] {
+            self.summary(name, help, &[client], times);
+        }
+        for (name, help, value) in [
+            ("curtail_producer_buffer_bytes", "buffer.memory.", metrics.buffer_total_bytes),
+            (
+                "curtail_producer_buffer_available_bytes",
+                "Bytes of buffer.memory that no batch holds.",
+                metrics.buffer_available_bytes,
+            ),
+        ] {
+            self.sample("gauge", name, help, &[client], value as f64);
+        }
+        let help = "Records that were refused or not acknowledged.";
+        let failed = metrics.record_error_total as f64;
+        self.sample("counter", "curtail_producer_record_errors_total", help, &[client], failed);
+        for (id, broker) in &metrics.brokers {
+            let id = id.to_string();
+            let labels = [client, ("broker", id.as_str())];
+            let help = "The phases of batches: queue until the request, write until the socket has taken it, request \
+                        until the answer; delivery is all of them.";
+            for (phase, times) in broker.phases() {
+                let labels = [labels[0], labels[1], ("phase", phase)];
+                self.summary("curtail_producer_phase_seconds", help, &labels, times);
+            }
+            for (name, help, total) in [
+                (
+                    "curtail_producer_records_total",
+                    "Records acknowledged.",
+                    broker.record_send_total,
+                ),
+                (
+                    "curtail_producer_record_retries_total",
+                    "Records sent again.",
+                    broker.record_retry_total,
+                ),
+                (
+                    "curtail_producer_batches_refused_total",
+                    "Batches that answers refused.",
+                    broker.batch_refused_total,
+                ),
+                ("curtail_producer_requests_total", "Requests built.", broker.request_total),
+                (
+                    "curtail_producer_outgoing_bytes_total",
+                    "Bytes of requests.",
+                    broker.outgoing_byte_total,
+                ),
+                (
+                    "curtail_producer_connections_opened_total",
+                    "Connections.",
+                    broker.connection_creation_total,
+                ),
+            ] {
+                self.sample("counter", name, help, &labels, total as f64);
+            }
+            let (name, help) = ("curtail_producer_requests_in_flight", "Requests without answer.");
+            self.sample("gauge", name, help, &labels, broker.requests_in_flight as f64);
+            let (name, help) = ("curtail_producer_queue_bytes", "Bytes that wait to be sent.");
+            self.sample("gauge", name, help, &labels, broker.queue_bytes as f64);
+        }
+        self
+    }
+
+    /// Adds a consumer's metrics.
+    pub fn consumer(&mut self, metrics: &ConsumerMetrics) -> &mut Self {
+        let client = ("client_id", metrics.client_id.as_str());
+        for (name, help, total) in [
+            (
+                "curtail_consumer_records_total",
+                "Records given out.",
+                metrics.records_consumed_total,
+            ),
+            (
+                "curtail_consumer_bytes_total",
+                "Bytes of answers given out, compressed.",
+                metrics.bytes_consumed_total,
+            ),
+        ] {
+            self.sample("counter", name, help, &[client], total as f64);
+        }
+        for (id, broker) in &metrics.brokers {
+            let id = id.to_string();
+            let labels = [client, ("broker", id.as_str())];
+            let help = "fetch: from a request to its answer, what the broker waits for records included; buffer: from an \
+                        answer until a poll gave its records out.";
+            for (phase, times) in broker.phases() {
+                let labels = [labels[0], labels[1], ("phase", phase)];
+                self.summary("curtail_consumer_phase_seconds", help, &labels, times);
+            }
+            for (name, help, total) in [
+                ("curtail_consumer_fetches_total", "Fetches answered.", broker.fetch_total),
+                (
+                    "curtail_consumer_sessions_opened_total",
+                    "Fetch sessions asked for.",
+                    broker.session_open_total,
+                ),
+            ] {
+                self.sample("counter", name, help, &labels, total as f64);
+            }
+        }
+        for (at, partition) in &metrics.partitions {
+            let index = at.partition.to_string();
+            let labels = [client, ("topic", &*at.topic), ("partition", index.as_str())];
+            let (name, help) = ("curtail_consumer_lag_records", "Records left to be given out.");
+            if let Some(lag) = partition.lag {
+                self.sample("gauge", name, help, &labels, lag as f64);
+            }
+            let (name, help) = ("curtail_consumer_buffer_bytes", "Bytes fetched, not given out.");
+            self.sample("gauge", name, help, &labels, partition.buffered_bytes as f64);
+        }
+        self
+    }
+
+    fn family(
+        &mut self,
+        kind: &'static str,
+        name: &'static str,
+        help: &'static str,
+    ) -> &mut String {
+        let new = || Family { kind, help, samples: String::new() };
+        &mut self.families.entry(name).or_insert_with(new).samples
+    }
+
+    fn sample(
+        &mut self,
+        kind: &'static str,
+        name: &'static str,
+        help: &'static str,
+        labels: &Labels<'_>,
+        value: f64,
+    ) {
+        put(self.family(kind, name, help), name, labels, value);
+    }
+
+    /// Nanoseconds in seconds.
+    fn summary(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &Labels<'_>,
+        times: &Distribution,
+    ) {
+        let samples = self.family("summary", name, help);
+        for (word, quantile) in QUANTILES.iter().filter(|_| times.count() > 0) {
+            let labels = [labels, &[("quantile", *word)]].concat();
+            put(samples, name, &labels, times.quantile(*quantile) as f64 / NANOS_IN_S);
+        }
+        put(samples, &format!("{name}_sum"), labels, times.sum() as f64 / NANOS_IN_S);
+        put(samples, &format!("{name}_count"), labels, times.count() as f64);
+    }
+}
+
+/// One line: name, labels, value.
+fn put(samples: &mut String, name: &str, labels: &Labels<'_>, value: f64) {
+    samples.push_str(name);
+    for (index, (label, value)) in labels.iter().enumerate() {
+        samples.push(if index == 0 { '{' } else { ',' });
+        samples.push_str(label);
+        samples.push_str("=\"");
+        for letter in value.chars() {
+            match letter {
+                '\\' => samples.push_str("\\\\"),
+                '"' => samples.push_str("\\\""),
+                '\n' => samples.push_str("\\n"),
+                other => samples.push(other),
+            }
+        }
+        samples.push('"');
+    }
+    // Writing to memory does not fail.
+    let _ = writeln!(samples, "}} {value}");
+}
+
+impl fmt::Display for PrometheusText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, Family { kind, help, samples }) in &self.families {
+            write!(f, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}")?;
+        }
+        Ok(())
+    }
+}
