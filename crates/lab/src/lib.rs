@@ -7,4 +7,5 @@ pub mod cpu;
 pub mod experiments;
 pub mod latency;
 pub mod perf;
+pub mod phases;
 pub mod scripted;

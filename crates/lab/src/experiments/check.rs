@@ -93,7 +93,8 @@ async fn read(consumer: &mut Consumer, topic: &str, wanted: usize) -> Result<Fou
     }
 }
 
-async fn at_end(consumer: &Consumer, partitions: &[TopicPartition]) -> Result<bool> {
+/// Whether the consumer has given out what the partitions hold now.
+pub(super) async fn at_end(consumer: &Consumer, partitions: &[TopicPartition]) -> Result<bool> {
     for (partition, end) in consumer.end_offsets(partitions).await? {
         if consumer.position(&partition).await? < end {
             return Ok(false);

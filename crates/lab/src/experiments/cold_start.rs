@@ -90,7 +90,7 @@ impl Experiment for ColdStart {
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
         rehearse(&load, turn.setting)?;
         let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
-        let (sent, ()) = load.run(|_| Ok(()))?;
+        let (sent, ()) = load.run_observed(turn.testbed, turn.observe(), |_| Ok(()))?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         turn.testbed.delete_topic(&topic)?;

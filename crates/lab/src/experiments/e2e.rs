@@ -6,12 +6,14 @@ use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
     Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn, load::warm_brokers, readers, testbed::Needs,
+    Setting, Testbed, Turn, load::warm_brokers, phases::Prober, readers, testbed::Needs,
 };
 use crate::{
     cpu::CpuTime,
-    latency::Latencies,
-    perf::{Error, Event, Progress, Result, Target, Topic, e2e},
+    perf::{
+        Error, Event, Progress, Result, Target, Topic,
+        e2e::{self, Measured},
+    },
 };
 
 const RECORDS: f64 = 100_000.0;
@@ -168,7 +170,7 @@ impl Progress for Quiet {
 }
 
 fn ours(turn: &Turn<'_>, testbed: &Testbed, topic: &str, records: u64) -> Result<Sample> {
-    let mut producer = ProducerConfig::default();
+    let mut producer = ProducerConfig::new(testbed.bootstrap());
     producer.set("acks", "1").map_err(Error::from)?;
     let consumer = ConsumerConfig::default()
         .group_id(format!("{topic}-readers"))
@@ -179,7 +181,7 @@ fn ours(turn: &Turn<'_>, testbed: &Testbed, topic: &str, records: u64) -> Result
     let options = e2e::Options {
         target: Target::Bootstrap(testbed.bootstrap()),
         topic: Topic { name: topic.to_owned(), create: None },
-        producer,
+        producer: producer.clone(),
         consumer,
         records: records + WARMUP,
         warmup: WARMUP,
@@ -189,16 +191,33 @@ fn ours(turn: &Turn<'_>, testbed: &Testbed, topic: &str, records: u64) -> Result
         header_key_size: 0,
         header_value_size: 0,
     };
+    let prober = match turn.setting.cluster {
+        ClusterKind::Embedded => None,
+        _ => Some(Prober::new(testbed, &producer, topic, SIZE)?),
+    };
+    let mut probes = prober.as_ref().map(Prober::probe).transpose()?.unwrap_or_default();
     let cpu = CpuTime::now();
-    let (_, latency) = e2e::measure(&options, &mut Quiet)?;
-    Ok(sample_of(records, latency, CpuTime::now() - cpu))
-}
-
-fn sample_of(records: u64, latency: Latencies, cpu: CpuTime) -> Sample {
+    let measured = e2e::measure(&options, &|observer| testbed.observe(observer), &mut Quiet);
+    testbed.stop_observing();
+    let cpu = CpuTime::now() - cpu;
+    if let Some(prober) = prober {
+        probes.add(prober.probe()?);
+    }
+    let Measured { latencies: latency, phases, exemplars, .. } = measured?;
+    // There is one record at a time.
     let elapsed = latency.mean() * u32::try_from(records).unwrap_or(u32::MAX);
     let bytes = records * SIZE as u64;
-    // There is one record at a time.
-    Sample { records, bytes, elapsed, cpu, latency, ..Sample::default() }
+    Ok(Sample {
+        records,
+        bytes,
+        elapsed,
+        cpu,
+        latency,
+        phases,
+        probes,
+        exemplars,
+        ..Sample::default()
+    })
 }
 
 /// Kafka's own tool against the same cluster, where it is at hand.

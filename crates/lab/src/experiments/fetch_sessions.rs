@@ -9,6 +9,7 @@ use super::{
     Setting, Testbed, Turn,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until},
+    phases::Observe,
     readers::{self, Expected, merged},
     testbed::{Needs, Sessions},
 };
@@ -139,15 +140,20 @@ impl Experiment for FetchSessions {
             earlier: false,
         };
         let (records, skipped) = (load.records, load.warmup);
-        let (sent, (before, after, read)) = load.run(|start| {
-            let expected = Expected { start, rate: RATE, records, warmup: skipped, work: WORK };
-            let reading = readers::read(&runtime, consumers, &expected);
-            sleep_until(start, warmup);
-            let before = testbed.fetch_sessions()?;
-            sleep_until(start, warmup + measured);
-            let after = testbed.fetch_sessions()?;
-            Ok((before, after, readers::join(&runtime, reading)?))
-        })?;
+        let (mut sent, (before, after, mut read)) =
+            load.run_observed(testbed, Observe::Phases, |start| {
+                let expected = Expected { start, rate: RATE, records, warmup: skipped, work: WORK };
+                let reading = readers::read(&runtime, consumers, &expected);
+                sleep_until(start, warmup);
+                let before = testbed.fetch_sessions()?;
+                sleep_until(start, warmup + measured);
+                let after = testbed.fetch_sessions()?;
+                Ok((before, after, readers::join(&runtime, reading)?))
+            })?;
+        // All of them read everything, and alike.
+        if let Some(first) = read.first_mut() {
+            sent.read_by(std::mem::take(&mut first.readings));
+        }
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         read.iter().for_each(|read| read.add_to(&mut sample));

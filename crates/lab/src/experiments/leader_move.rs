@@ -161,7 +161,7 @@ fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         warm_up: true,
         earlier: false,
     };
-    let (sent, ()) = load.run(|start| {
+    let (sent, ()) = load.run_observed(testbed, turn.observe(), |start| {
         let pause = run.mul_f64(0.8) / PARTITIONS as u32;
         for partition in 0..PARTITIONS {
             sleep_until(start, run.mul_f64(0.1) + pause * partition as u32);
@@ -221,7 +221,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         })?;
         Ok(sent.median())
     })?;
-    let (sent, seen) = load.run(|start| {
+    let (sent, seen) = load.run_observed(testbed, turn.observe(), |start| {
         let mut worst = Seen::default();
         for part in MOVES {
             sleep_until(start, run.mul_f64(part));

@@ -12,10 +12,13 @@ use curtail::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::runtime::Runtime;
 
-use super::{ClusterKind, Figure, Sample, Setting, Testbed};
+use super::{
+    ClusterKind, Figure, Sample, Setting, Testbed, phases::Observation, readers::Readings,
+};
 use crate::{
     cpu::CpuTime,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
+    phases::Exemplar,
 };
 
 /// Bytes of a value that hold the record's number.
@@ -77,6 +80,7 @@ pub(super) struct Load {
 pub(super) struct Acknowledged {
     pub(super) partition: i32,
     pub(super) offset: Option<i64>,
+    /// Its first request was handed to the socket.
     pub(super) written: u64,
     pub(super) at: u64,
 }
@@ -94,7 +98,9 @@ pub(super) struct Sent {
     pub(super) start: Instant,
     pub(super) fates: Vec<Fate>,
     pub(super) first_error: Option<ClientError>,
-    load: Load,
+    /// What was seen of it beside this.
+    pub(super) observation: Observation,
+    pub(super) load: Load,
     cpu: CpuTime,
 }
 
@@ -213,7 +219,7 @@ impl Load {
                 Ok((metadata, timing)) => Some(Acknowledged {
                     partition: metadata.partition,
                     offset: metadata.offset,
-                    written: since(timing.written),
+                    written: since(timing.first_written),
                     at: since(timing.acknowledged),
                 }),
                 Err(error) => {
@@ -223,7 +229,8 @@ impl Load {
             };
             fates.push(Fate { sent, acknowledged });
         }
-        Sent { start, fates, first_error, load: self, cpu }
+        let observation = Observation::default();
+        Sent { start, fates, first_error, observation, load: self, cpu }
     }
 }
 
@@ -311,7 +318,8 @@ impl Sent {
     /// The figures of the records behind the warm-up.
     pub(super) fn sample(&self) -> Sample {
         let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
-        let mut sample = Sample { cpu: self.cpu, ..Sample::default() };
+        let probes = self.observation.probes();
+        let mut sample = Sample { cpu: self.cpu, probes, ..Sample::default() };
         let mut end = 0;
         for (index, fate) in self.fates.iter().enumerate().skip(warmup) {
             let Some(acknowledged) = fate.acknowledged else {
@@ -321,7 +329,7 @@ impl Sent {
             let due = self.due(index);
             sample.records += 1;
             sample.latency.record_nanos(acknowledged.at.saturating_sub(due));
-            sample.produce.record_nanos(acknowledged.written.saturating_sub(due));
+            self.note_phases(index, due, &acknowledged, &mut sample);
             end = end.max(acknowledged.at);
         }
         sample.bytes = sample.records * self.load.size as u64;
@@ -330,6 +338,38 @@ impl Sent {
         let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
         sample.errors += failed.count() as u64;
         sample
+    }
+
+    /// Notes where the time of one record went.
+    fn note_phases(
+        &self,
+        index: usize,
+        due: u64,
+        acknowledged: &Acknowledged,
+        sample: &mut Sample,
+    ) {
+        let way = self.observation.way(index, due, acknowledged, self.load.config.acks);
+        let (latency, phases) = (way.stations.whole(), way.stations.times());
+        sample.phases.record(&phases);
+        if !sample.exemplars.takes(latency) {
+            return;
+        }
+        let (partition, offset, leader) = (acknowledged.partition, way.offset, way.leader);
+        let round = 0;
+        sample.exemplars.offer(Exemplar {
+            round,
+            latency,
+            at: due,
+            partition,
+            offset,
+            leader,
+            phases,
+        });
+    }
+
+    /// Takes a consumer's reading in: the phases of the records go on to there.
+    pub(super) fn read_by(&mut self, readings: Readings) {
+        self.observation.read_by(readings);
     }
 
     /// The median latency of the records behind the warm-up.

@@ -163,8 +163,9 @@ impl Experiment for LostLeader {
             earlier: false,
         };
         rehearse(&load, turn.setting)?;
-        let (sent, (struck, seen)) =
-            load.run(|start| self.strike(testbed, &topic, victim, &plan, start))?;
+        let (sent, (struck, seen)) = load.run_observed(testbed, turn.observe(), |start| {
+            self.strike(testbed, &topic, victim, &plan, start)
+        })?;
         if self.0 == Fault::Killed {
             testbed.restart(victim)?;
         }

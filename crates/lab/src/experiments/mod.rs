@@ -14,6 +14,7 @@ mod load;
 mod lost_leader;
 mod metadata_churn;
 mod observer;
+mod phases;
 mod readers;
 mod report;
 mod runner;
@@ -24,12 +25,14 @@ mod testbed;
 
 use std::fmt;
 
-pub use report::{ArmReport, Condition, Phase, PhasesReport, Published, PublishedLatency, Report};
+pub use report::{
+    ArmReport, Condition, Exemplar, Phase, PhasesReport, Published, PublishedLatency, Report,
+};
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
 
-use self::lost_leader::Fault;
+use self::{lost_leader::Fault, phases::Observe};
 use crate::perf::{Error, Result};
 
 /// Which cluster an experiment runs on.
@@ -65,6 +68,9 @@ pub struct Setting {
     pub scale: f64,
     /// Decides what is left to chance: payloads, and which broker is hit first.
     pub seed: u64,
+    /// Whether a consumer reads beside every load, so that the phases of the way to a reader are known too. What it takes of
+    /// the brokers and of the processor is part of what is measured.
+    pub reader: bool,
 }
 
 impl Setting {
@@ -104,6 +110,11 @@ impl Turn<'_> {
     #[must_use]
     pub fn topic(&self, experiment: &str) -> String {
         format!("lab-{experiment}-{}-{}", self.arm.name, self.round)
+    }
+
+    /// What is to be seen of a load, where the experiment has no consumers of its own.
+    fn observe(&self) -> Observe {
+        if self.setting.reader { Observe::PhasesWithReader } else { Observe::Phases }
     }
 
     /// A broker to hit: another one in each round.

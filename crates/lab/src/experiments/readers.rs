@@ -8,7 +8,10 @@ use std::{
 use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 
-use super::{Sample, load::number};
+use super::{
+    Sample,
+    load::{nanos, number},
+};
 use crate::{
     latency::Latencies,
     perf::{Error, Pacer, Result, client_runtime},
@@ -32,9 +35,24 @@ pub(super) struct Expected {
     pub(super) work: Duration,
 }
 
+/// When and where a record was read. Times are nanoseconds since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) partition: i32,
+    pub(super) offset: i64,
+    /// The poll of the partition before: from then on the consumer was where this record is, or is fetched with.
+    pub(super) caught_up: u64,
+    /// The poll that gave it out.
+    pub(super) read: u64,
+}
+
+/// Of every record, by its number; `None` of one that was not read.
+pub(super) type Readings = Vec<Option<Reading>>;
+
 /// What one consumer has read.
 #[derive(Debug, Default)]
 pub(super) struct Read {
+    pub(super) readings: Readings,
     /// From the intended send time until the poll gave it out, of the records behind the warm-up.
     pub(super) latency: BTreeMap<i32, Latencies>,
     missing: u64,
@@ -111,18 +129,27 @@ impl Read {
 pub(super) struct Reader {
     expected: Expected,
     pacer: Pacer,
-    seen: Vec<bool>,
-    last: BTreeMap<i32, u64>,
+    partitions: BTreeMap<i32, Progress>,
     left: u64,
     read: Read,
+}
+
+/// How far one partition has been read.
+struct Progress {
+    /// Number of the last record.
+    last: u64,
+    /// The poll that gave it out, in nanoseconds since the start, and the one before.
+    polled: u64,
+    before: u64,
 }
 
 impl Reader {
     pub(super) fn new(expected: Expected) -> Self {
         let pacer = Pacer::new(expected.start, expected.rate);
-        let seen = vec![false; usize::try_from(expected.records).unwrap_or(0)];
+        let readings = vec![None; usize::try_from(expected.records).unwrap_or(0)];
         let left = expected.records;
-        Self { expected, pacer, seen, last: BTreeMap::new(), left, read: Read::default() }
+        let read = Read { readings, ..Read::default() };
+        Self { expected, pacer, partitions: BTreeMap::new(), left, read }
     }
 
     /// Whether everything has been read.
@@ -141,17 +168,25 @@ impl Reader {
     fn take_one(&mut self, record: &ConsumerRecord, now: Instant) {
         // Records of an earlier load have numbers beyond those expected.
         let Some(number) = record.value().and_then(number) else { return };
-        let Some(seen) = usize::try_from(number).ok().and_then(|at| self.seen.get_mut(at)) else {
+        let readings = &mut self.read.readings;
+        let Some(seen) = usize::try_from(number).ok().and_then(|at| readings.get_mut(at)) else {
             return;
         };
-        if std::mem::replace(seen, true) {
+        if seen.is_some() {
             self.read.again += 1;
             return;
         }
         self.left -= 1;
-        let last = self.last.entry(record.partition()).or_insert(number);
-        self.read.out_of_order += u64::from(*last > number);
-        *last = number;
+        let (partition, offset) = (record.partition(), record.offset());
+        let read = nanos(now.saturating_duration_since(self.expected.start));
+        let first = Progress { last: number, polled: 0, before: 0 };
+        let progress = self.partitions.entry(partition).or_insert(first);
+        if progress.polled != read {
+            progress.before = std::mem::replace(&mut progress.polled, read);
+        }
+        self.read.out_of_order += u64::from(progress.last > number);
+        progress.last = number;
+        *seen = Some(Reading { partition, offset, caught_up: progress.before, read });
         if number >= self.expected.warmup {
             let latency = now.saturating_duration_since(self.pacer.due(number));
             self.read.latency.entry(record.partition()).or_default().record(latency);

@@ -50,7 +50,8 @@ pub fn run(
         let arm = &arms[at];
         progress(Event::Turn { arm: arm.name, done, of });
         let turn = Turn { testbed: &testbed, arm, round: round as u32, setting };
-        let sample = experiment.turn(&turn)?;
+        let mut sample = experiment.turn(&turn)?;
+        sample.exemplars.set_round(turn.round);
         match &mut samples[at] {
             Some(all) => all.join(sample),
             none => *none = Some(sample),

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{cpu::CpuTime, latency::Latencies};
+use crate::{
+    cpu::CpuTime,
+    latency::Latencies,
+    phases::{Exemplars, Phases, Probes},
+};
 
 /// A figure of an experiment's own, and what becomes of it over several turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,8 +57,12 @@ pub struct Sample {
     pub cpu: CpuTime,
     /// From the intended send time to the acknowledgement; where an experiment is about `send` itself, of that.
     pub latency: Latencies,
-    /// From the intended send time until the record's batch was handed to the socket for the last time.
-    pub produce: Latencies,
+    /// Where the time went, of every record acknowledged in the measured part.
+    pub phases: Phases,
+    /// From outside, where the brokers cannot be looked into.
+    pub probes: Probes,
+    /// The slowest of these records.
+    pub exemplars: Exemplars,
     /// Figures of the experiment's own, by name with the unit at its end.
     pub extra: BTreeMap<String, Figure>,
 }
@@ -72,7 +80,9 @@ impl Sample {
         self.elapsed += other.elapsed;
         self.cpu = self.cpu + other.cpu;
         self.latency.add(&other.latency);
-        self.produce.add(&other.produce);
+        self.phases.add(&other.phases);
+        self.probes.add(other.probes);
+        self.exemplars.add(other.exemplars);
         for (name, figure) in other.extra {
             self.extra.entry(name).and_modify(|known| known.join(figure)).or_insert(figure);
         }

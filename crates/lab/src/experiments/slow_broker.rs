@@ -132,7 +132,7 @@ impl Experiment for SlowBroker {
         };
         rehearse(&load, turn.setting)?;
         testbed.slow(SLOW, DELAY)?;
-        let (sent, ()) = load.run(|_| Ok(()))?;
+        let (sent, ()) = load.run_observed(testbed, turn.observe(), |_| Ok(()))?;
         testbed.slow(SLOW, Duration::ZERO)?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Acknowledged, &mut sample)?;

@@ -9,6 +9,7 @@ use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     load::{EARLIER, Keys, Load, Placement},
+    phases::Observe,
     readers::{self, Expected, Read, Reader, merged},
     testbed::Needs,
 };
@@ -97,7 +98,7 @@ impl Experiment for StalledPartition {
         };
         let (records, warmup) = (load.records, load.warmup);
         let pauses = turn.arm.name == WITH.name;
-        let (sent, read) = load.run(|start| {
+        let (sent, read) = load.run_observed(testbed, Observe::Phases, |start| {
             let work = Duration::ZERO;
             let expected = Expected { start, rate: RATE, records, warmup, work };
             let until = start + WARMUP + stall;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use curtail::{
-    Consumer, ConsumerConfig, NamedMetric, Producer, ProducerConfig, Record, RecordBatch,
+    Consumer, ConsumerConfig, ConsumerMetrics, Producer, ProducerConfig, Record, RecordBatch,
     TopicPartition,
 };
 use tokio::runtime::Runtime;
@@ -63,7 +63,7 @@ pub struct Outcome {
     /// Whether the run ended because no record came within the timeout.
     pub timed_out: bool,
     /// The consumer's own metrics at the end.
-    pub metrics: Vec<NamedMetric>,
+    pub metrics: ConsumerMetrics,
 }
 
 /// Consumes, on this thread, until the records are read or none comes for the timeout.
@@ -154,7 +154,7 @@ async fn read(
     let cost = Cost { cpu, includes_brokers };
     let (records, bytes) = (count.records, count.bytes);
     let report = Figures { tool: "consume", records, bytes, elapsed, cost }.report();
-    let metrics = consumer.metrics().named();
+    let metrics = consumer.metrics();
     Ok(Outcome { report, start_ms, end_ms: now_ms(), assigning, bytes, timed_out, metrics })
 }
 

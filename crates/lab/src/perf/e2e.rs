@@ -8,19 +8,23 @@ use std::{
 };
 
 use curtail::{
-    Consumer, ConsumerConfig, ConsumerRecord, Header, Producer, ProducerConfig, Record,
-    RecordMetadata, TopicPartition,
+    Acks, Consumer, ConsumerConfig, ConsumerRecord, Delivery, Header, Producer, ProducerConfig,
+    Record, RecordMetadata, TopicPartition,
 };
 use curtail_cluster::Observer;
 
-use self::stations::{Phases, Stations};
+use self::stations::{Leaders, Seen};
 use super::{
-    Cost, Error, Event, Payload, Progress, Report, Result, Target, Topic,
+    Cost, Error, Event, Payload, PhasesReport, Progress, Report, Result, Target, Topic,
     payload::Values,
     report::{Figures, summary},
     target::{Running, local_runtime},
 };
-use crate::{cpu::CpuTime, latency::Latencies};
+use crate::{
+    cpu::CpuTime,
+    latency::Latencies,
+    phases::{Exemplar, Exemplars, PhaseName, Phases, Stations},
+};
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -54,6 +58,17 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Every so many records, progress is told.
 const SAMPLE: u64 = 1000;
 
+/// What a run measured.
+pub(crate) struct Measured {
+    pub(crate) report: Report,
+    pub(crate) latencies: Latencies,
+    pub(crate) phases: Phases,
+    pub(crate) exemplars: Exemplars,
+}
+
+/// Has the brokers of a cluster that is there tell an observer what happens in them, if they can.
+pub(crate) type Look<'a> = &'a dyn Fn(Arc<dyn Observer>) -> bool;
+
 /// Sends one record after the other and reads each back before the next.
 ///
 /// The client runs on this thread alone. The phases of a record are known where the cluster is embedded.
@@ -61,23 +76,25 @@ const SAMPLE: u64 = 1000;
 /// # Errors
 /// A cluster that cannot be reached, a record that does not come back within a minute or comes back changed.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
-    measure(options, progress).map(|(report, _)| report)
+    measure(options, &|_| false, progress).map(|measured| measured.report)
 }
 
-/// As [`run`], with the latencies themselves.
+/// As [`run`], with the distributions themselves.
 pub(crate) fn measure(
     options: &Options,
+    look: Look<'_>,
     progress: &mut dyn Progress,
-) -> Result<(Report, Latencies)> {
+) -> Result<Measured> {
     if options.records == 0 {
         return Err(Error::Options("the number of records must be above 0".into()));
     }
     if options.warmup >= options.records {
         return Err(Error::Options("the warm-up must have fewer records than the run".into()));
     }
-    let stations = Arc::new(Stations::new(&options.topic.name));
-    let observer: Arc<dyn Observer> = stations.clone();
+    let leaders = Arc::new(Leaders::new(&options.topic.name));
+    let observer: Arc<dyn Observer> = leaders.clone();
     let running = Running::start(&options.target, &options.topic, Some(observer), progress)?;
+    let is_seen = running.is_embedded() || look(leaders.clone());
     let runtime = local_runtime()?;
     let mut producer = options.producer.clone().linger(Duration::ZERO);
     producer.set("bootstrap.servers", running.bootstrap())?;
@@ -93,12 +110,13 @@ pub(crate) fn measure(
             Some(_) => subscribe_at_end(&mut consumer, &options.topic.name).await?,
             None => assign_at_end(&mut consumer, &options.topic.name).await?,
         }
-        let stations = running.is_embedded().then_some(&*stations);
-        let mut loop_ = Loop::new(options, producer, consumer, stations)?;
-        let report = loop_.run(options, progress).await;
+        let leaders = is_seen.then_some(&*leaders);
+        let mut loop_ = Loop::new(options, producer, consumer, leaders)?;
+        let cost = running.is_embedded();
+        let measured = loop_.run(options, cost, progress).await;
         loop_.consumer.close().await;
         loop_.producer.close().await?;
-        report
+        measured
     })
 }
 
@@ -143,7 +161,8 @@ struct Loop<'a> {
     header_key: String,
     header_value: Vec<u8>,
     headers: usize,
-    stations: Option<&'a Stations>,
+    acks: Acks,
+    leaders: Option<&'a Leaders>,
     /// When the poll before returned: from then on the consumer waited for the next record.
     caught_up: Instant,
 }
@@ -153,7 +172,10 @@ struct Passed {
     sent: Instant,
     read: Instant,
     bytes: u64,
-    phases: Option<Phases>,
+    partition: i32,
+    offset: Option<i64>,
+    leader: Option<i32>,
+    stations: Stations,
 }
 
 impl<'a> Loop<'a> {
@@ -161,7 +183,7 @@ impl<'a> Loop<'a> {
         options: &'a Options,
         producer: Producer,
         consumer: Consumer,
-        stations: Option<&'a Stations>,
+        leaders: Option<&'a Leaders>,
     ) -> Result<Self> {
         let random = |size| Values::prepare(&Payload::Random { size });
         let header_key = random(options.header_key_size)?.get(0).to_vec();
@@ -174,7 +196,8 @@ impl<'a> Loop<'a> {
             header_key: String::from_utf8_lossy(&header_key).into_owned(),
             header_value: random(options.header_value_size)?.get(1).to_vec(),
             headers: options.headers,
-            stations,
+            acks: options.producer.acks,
+            leaders,
             caught_up: Instant::now(),
         })
     }
@@ -182,22 +205,25 @@ impl<'a> Loop<'a> {
     async fn run(
         &mut self,
         options: &Options,
+        includes_brokers: bool,
         progress: &mut dyn Progress,
-    ) -> Result<(Report, Latencies)> {
+    ) -> Result<Measured> {
         for index in 0..options.warmup {
             self.one(index).await?;
         }
         let records = options.records - options.warmup;
         progress.on(Event::Started { total: records });
-        let (mut latencies, mut phases) = (Latencies::default(), stations::Tally::default());
+        let (mut latencies, mut phases) = (Latencies::default(), Phases::default());
+        let mut exemplars = Exemplars::default();
         let mut bytes = 0;
         let (start, cpu) = (Instant::now(), CpuTime::now());
         for index in 0..records {
             let passed = self.one(options.warmup + index).await?;
             let latency = passed.read.saturating_duration_since(passed.sent);
             latencies.record(latency);
-            if let Some(passed) = passed.phases {
-                phases.add(passed);
+            phases.record(&passed.stations.times());
+            if exemplars.takes(passed.stations.whole()) {
+                exemplars.offer(passed.exemplar(start));
             }
             bytes += passed.bytes;
             if index % SAMPLE == 0 {
@@ -207,16 +233,16 @@ impl<'a> Loop<'a> {
         }
         let (elapsed, cpu) = (start.elapsed(), CpuTime::now() - cpu);
         progress.on(Event::Advanced { done: records });
-        let cost = Cost { cpu, includes_brokers: self.stations.is_some() };
+        let cost = Cost { cpu, includes_brokers };
         // In a closed loop each record is meant to be sent when it is.
         let latency = summary(&latencies);
         let report = Report {
             latency_us: latency,
             send_latency_us: latency,
-            phases_us: phases.report(),
+            phases_us: phases_report(&phases),
             ..Figures { tool: "e2e", records, bytes, elapsed, cost }.report()
         };
-        Ok((report, latencies))
+        Ok(Measured { report, latencies, phases, exemplars })
     }
 
     /// Sends record `index`, waits for its acknowledgement and reads it.
@@ -245,13 +271,70 @@ impl<'a> Loop<'a> {
         if records.next().is_some() {
             return Err(unexpected(format!("more than one record came back; {ALONE}")));
         }
-        let written = delivery.timing().map_or(sent, |timing| timing.written.into_std());
-        let phases = self
-            .stations
-            .and_then(|stations| stations.phases(&metadata, [sent, written, self.caught_up, now]));
+        let stations = self.stations(sent, now, &delivery, &metadata);
         self.caught_up = now;
-        Ok(Passed { sent, read: now, bytes, phases })
+        let (partition, offset) = (metadata.partition, metadata.offset);
+        let leader = self.seen(&metadata).map(|seen| seen.leader);
+        Ok(Passed { sent, read: now, bytes, partition, offset, leader, stations })
     }
+
+    fn seen(&self, written: &RecordMetadata) -> Option<Seen> {
+        self.leaders.and_then(|leaders| leaders.seen(written))
+    }
+
+    /// When the record passed its stations, since its send.
+    fn stations(
+        &self,
+        sent: Instant,
+        read: Instant,
+        delivery: &Delivery,
+        written: &RecordMetadata,
+    ) -> Stations {
+        let since = |at: Instant| nanos(at.saturating_duration_since(sent));
+        let timing = delivery.timing();
+        let seen = self.seen(written);
+        let acknowledged = timing.filter(|_| self.acks != Acks::None);
+        let handed = timing.map(|timing| since(timing.first_written.into_std()));
+        Stations {
+            due: 0,
+            handed: handed.unwrap_or_default(),
+            appended: seen.map(|seen| since(seen.appended)),
+            committed: seen.map(|seen| since(seen.committed)),
+            acknowledged: acknowledged
+                .map(|timing| (since(timing.acknowledged.into_std()), self.acks == Acks::All)),
+            read: Some((since(self.caught_up), since(read))),
+        }
+    }
+}
+
+impl Passed {
+    fn exemplar(&self, start: Instant) -> Exemplar {
+        Exemplar {
+            round: 0,
+            latency: self.stations.whole(),
+            at: nanos(self.sent.saturating_duration_since(start)),
+            partition: self.partition,
+            offset: self.offset,
+            leader: self.leader,
+            phases: self.stations.times(),
+        }
+    }
+}
+
+fn phases_report(phases: &Phases) -> PhasesReport {
+    let of = |phase| summary(phases.get(phase));
+    PhasesReport {
+        produce: of(PhaseName::Produce),
+        publish: of(PhaseName::Publish),
+        commit: of(PhaseName::Commit),
+        catch_up: of(PhaseName::CatchUp),
+        fetch: of(PhaseName::Fetch),
+        ..PhasesReport::default()
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 const ALONE: &str = "is another producer writing to the topic?";

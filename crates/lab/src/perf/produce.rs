@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Delivery, NamedMetric, ProducerConfig, Record};
+use curtail::{Delivery, ProducerConfig, ProducerMetrics, Record};
 use tokio::runtime::Runtime;
 
 use self::{
@@ -56,7 +56,7 @@ pub struct Outcome {
     /// Of those behind the warm-up, if there was one.
     pub steady: Option<Report>,
     /// The producer's own metrics at the end, of the whole run.
-    pub metrics: Vec<NamedMetric>,
+    pub metrics: ProducerMetrics,
 }
 
 impl Outcome {
@@ -90,7 +90,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     let client = runtime.block_on(Client::start(config, &options.topic.name))?;
     let mut sender = Sender { options, runtime: &runtime, client, values, progress };
     let measured = sender.run();
-    let metrics = sender.client.metrics().named();
+    let metrics = sender.client.metrics();
     // After an error of one record the others' fate no longer matters, but brokers and sockets are closed in order.
     let closed = runtime.block_on(sender.client.close());
     drop(guard);
@@ -287,7 +287,7 @@ impl Measured {
         self,
         options: &Options,
         includes_brokers: bool,
-        metrics: Vec<NamedMetric>,
+        metrics: ProducerMetrics,
     ) -> Outcome {
         let report = |part: &Part| {
             let cost = Cost { cpu: part.cpu, includes_brokers };

@@ -8,13 +8,13 @@ mod jmx;
 #[cfg(feature = "apache")]
 mod proxy;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use curtail::{
     Admin, AdminConfig, Election, NewTopic, PartitionDescription, Reassignment, TopicDescription,
     TopicPartition,
 };
-use curtail_cluster::ClusterConfig;
+use curtail_cluster::{ClusterConfig, Observer};
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "apache")]
@@ -269,6 +269,20 @@ impl Testbed {
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.slow(id, delay),
             Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Has the brokers tell an observer what happens in them. `false` where they cannot be looked into.
+    pub(super) fn observe(&self, observer: Arc<dyn Observer>) -> bool {
+        let Cluster::Embedded(embedded) = &self.cluster else { return false };
+        embedded.cluster().observe(observer);
+        true
+    }
+
+    /// Has nobody told any more.
+    pub(super) fn stop_observing(&self) {
+        if let Cluster::Embedded(embedded) = &self.cluster {
+            embedded.cluster().stop_observing();
         }
     }
 

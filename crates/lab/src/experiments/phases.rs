@@ -1,0 +1,177 @@
+//! What is seen of each record of a load: by its producer, inside the brokers, and by a reader.
+
+mod journal;
+mod probes;
+mod tail;
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use curtail::{Acks, PartitionDescription};
+
+pub(super) use self::probes::Prober;
+use self::{
+    journal::{Journal, Journals},
+    tail::{Reading, Tail},
+};
+use super::{
+    Testbed,
+    load::{Acknowledged, Load, Sent, nanos},
+    readers::Readings,
+};
+use crate::{
+    perf::Result,
+    phases::{Probes, Stations},
+};
+
+/// What is to be seen of a load's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Observe {
+    /// What happens up to the commit, and the acknowledgement.
+    Phases,
+    /// The way to a reader as well: a consumer of every partition, from their ends on, which runs beside the load. What it
+    /// takes of the brokers and of the processor is part of what is measured.
+    PhasesWithReader,
+}
+
+/// What was seen of a load beside its acknowledgements. Of no record is more kept than a few numbers.
+#[derive(Debug, Default)]
+pub(super) struct Observation {
+    /// Where the brokers can be looked into.
+    journals: Option<Journals>,
+    /// Which broker leads a partition, for those that cannot be looked into.
+    leaders: BTreeMap<i32, i32>,
+    /// By number of the record.
+    readings: Readings,
+    /// From outside, where the brokers cannot be looked into.
+    probes: Probes,
+}
+
+impl Load {
+    /// As [`Load::run`], and [`Sent::sample`] says where the time of every record went.
+    ///
+    /// # Errors
+    /// As [`Load::run`]; and what keeps a reader from reading.
+    pub(super) fn run_observed<T: Send>(
+        self,
+        testbed: &Testbed,
+        observe: Observe,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        let tail = match observe {
+            Observe::Phases => None,
+            Observe::PhasesWithReader => Some(Tail::at_end(&self)?),
+        };
+        let watch = Watch::begin(testbed, &self)?;
+        let records = self.records;
+        let (mut sent, (scripted, reading)) = self.run(|start| {
+            let reading = tail.map(|tail| tail.begin(start, records));
+            Ok((script(start)?, reading))
+        })?;
+        watch.end(&mut sent, reading)?;
+        Ok((sent, scripted))
+    }
+}
+
+/// How the brokers' part becomes known.
+enum Watch<'a> {
+    /// They are looked into.
+    Inside { testbed: &'a Testbed, journal: Arc<Journal> },
+    /// They can only be asked.
+    Outside { testbed: &'a Testbed, prober: Prober<'a>, before: Probes },
+}
+
+impl<'a> Watch<'a> {
+    fn begin(testbed: &'a Testbed, load: &Load) -> Result<Self> {
+        // Each batch has a record at least. One that is cut off with its leader's log is written again.
+        let limit = usize::try_from(load.records.saturating_mul(2)).unwrap_or(usize::MAX);
+        let journal = Arc::new(Journal::new(&load.topic, limit));
+        if testbed.observe(journal.clone()) {
+            return Ok(Self::Inside { testbed, journal });
+        }
+        let prober = Prober::new(testbed, &load.config, &load.topic, load.size)?;
+        let before = prober.probe()?;
+        Ok(Self::Outside { testbed, prober, before })
+    }
+
+    fn end(mut self, sent: &mut Sent, reading: Option<Reading>) -> Result<()> {
+        let read = reading.map(Reading::end).transpose()?;
+        let observation = &mut sent.observation;
+        match &mut self {
+            Self::Inside { journal, .. } => observation.journals = Some(journal.take(sent.start)),
+            Self::Outside { testbed, prober, before } => {
+                observation.probes = std::mem::take(before);
+                observation.probes.add(prober.probe()?);
+                let described = testbed.describe(&sent.load.topic)?;
+                let leads = |p: &PartitionDescription| Some((p.partition, p.leader?));
+                observation.leaders = described.partitions.iter().filter_map(leads).collect();
+                if let Some(read) = &read {
+                    observation.probes.catch_up.add(&read.catch_up);
+                    observation.probes.looks.add(&read.looks);
+                }
+            }
+        }
+        if let Some(read) = read {
+            observation.readings = read.readings;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if let Self::Inside { testbed, .. } = self {
+            testbed.stop_observing();
+        }
+    }
+}
+
+/// Where a record is, and when it passed its stations.
+pub(super) struct Way {
+    pub(super) stations: Stations,
+    pub(super) offset: Option<i64>,
+    pub(super) leader: Option<i32>,
+}
+
+impl Observation {
+    /// What a consumer has read.
+    pub(super) fn read_by(&mut self, readings: Readings) {
+        self.readings = readings;
+    }
+
+    /// What was seen from outside.
+    pub(super) fn probes(&self) -> Probes {
+        self.probes.clone()
+    }
+
+    /// The way of a record that was due at `due`, in nanoseconds since the start.
+    pub(super) fn way(
+        &self,
+        index: usize,
+        due: u64,
+        acknowledged: &Acknowledged,
+        acks: Acks,
+    ) -> Way {
+        let partition = acknowledged.partition;
+        let reading = self.readings.get(index).copied().flatten();
+        let reading = reading.filter(|reading| reading.partition == partition);
+        let offset = acknowledged.offset.or(reading.map(|reading| reading.offset));
+        let entry = self.journals.as_ref().zip(offset).and_then(|(j, at)| j.find(partition, at));
+        let stations = Stations {
+            due,
+            handed: acknowledged.written,
+            appended: entry.map(|entry| entry.appended),
+            committed: entry.and_then(|entry| entry.committed),
+            // With acks=0 the socket is all that there is to know of.
+            acknowledged: (acks != Acks::None).then_some((acknowledged.at, acks == Acks::All)),
+            read: reading.map(|reading| (reading.caught_up, reading.read)),
+        };
+        let leader = entry.map(|entry| entry.leader);
+        let leader = leader.or_else(|| self.leaders.get(&partition).copied());
+        Way { stations, offset, leader }
+    }
+}
+
+/// Nanoseconds from `start` to `at`; 0 of what was before.
+fn since(start: Instant, at: Instant) -> u64 {
+    nanos(at.saturating_duration_since(start))
+}

@@ -1,0 +1,180 @@
+//! A consumer beside a load, which reads what is written as it comes.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
+use tokio::{runtime::Runtime, task::JoinHandle};
+
+use crate::{
+    experiments::{
+        check,
+        load::Load,
+        readers::{self, Expected, Reader, Readings},
+    },
+    latency::Latencies,
+    perf::{Error, Result},
+};
+
+/// How often the reader looks whether the load is over while nothing comes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A consumer at the end of every partition.
+pub(super) struct Tail {
+    runtime: Runtime,
+    consumer: Consumer,
+    topic: String,
+    rate: f64,
+    warmup: u64,
+}
+
+/// One that reads.
+pub(super) struct Reading {
+    runtime: Runtime,
+    load_is_over: Arc<AtomicBool>,
+    task: JoinHandle<Result<Tailed>>,
+}
+
+/// What was read.
+pub(super) struct Tailed {
+    pub(super) readings: Readings,
+    /// See [`Probes::catch_up`](crate::phases::Probes::catch_up).
+    pub(super) catch_up: Latencies,
+    /// See [`Probes::looks`](crate::phases::Probes::looks).
+    pub(super) looks: Latencies,
+}
+
+impl Tail {
+    /// # Errors
+    /// A topic that is not there.
+    pub(super) fn at_end(load: &Load) -> Result<Self> {
+        let runtime = readers::runtime()?;
+        let common = load.config.common.clone();
+        let config = ConsumerConfig { common, ..ConsumerConfig::default() };
+        let mut consumers = readers::at_end(&runtime, &config, &load.topic, 1)?;
+        let none = || Error::Unexpected("no consumer".into());
+        let consumer = consumers.pop().ok_or_else(none)?;
+        Ok(Self {
+            runtime,
+            consumer,
+            topic: load.topic.clone(),
+            rate: load.rate,
+            warmup: load.warmup,
+        })
+    }
+
+    /// Reads from now on; the first of `records` is due at `start`.
+    pub(super) fn begin(self, start: Instant, records: u64) -> Reading {
+        let Self { runtime, consumer, topic, rate, warmup } = self;
+        let reader = Reader::new(Expected { start, rate, records, warmup, work: Duration::ZERO });
+        let load_is_over = Arc::new(AtomicBool::new(false));
+        let task = runtime.spawn(read(consumer, topic, reader, load_is_over.clone()));
+        Reading { runtime, load_is_over, task }
+    }
+}
+
+impl Reading {
+    /// The load is over: reads what is left, and says what was read.
+    ///
+    /// # Errors
+    /// What keeps the reader from reading.
+    pub(super) fn end(self) -> Result<Tailed> {
+        self.load_is_over.store(true, Ordering::Release);
+        let ended = self.runtime.block_on(self.task);
+        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader ended: {error}"))))
+    }
+}
+
+async fn read(
+    mut consumer: Consumer,
+    topic: String,
+    mut reader: Reader,
+    load_is_over: Arc<AtomicBool>,
+) -> Result<Tailed> {
+    let partitions: Vec<TopicPartition> = readers::partitions(&consumer, &topic).await?;
+    let mut lags = Lags::default();
+    let mut over_since = None;
+    while !reader.is_done() {
+        let over = load_is_over.load(Ordering::Acquire);
+        let records = consumer.poll(LOOK).await?;
+        if records.is_empty() && over {
+            let since = *over_since.get_or_insert_with(Instant::now);
+            // A partition that nobody leads any more is not waited for for ever.
+            if since.elapsed() > readers::PATIENCE || check::at_end(&consumer, &partitions).await? {
+                break;
+            }
+        }
+        let now = Instant::now();
+        for part in records.chunk_by(|a, b| a.partition() == b.partition()) {
+            let [first, ..] = part else { continue };
+            let at = TopicPartition::new(&*topic, first.partition());
+            let offsets = part.iter().map(ConsumerRecord::offset);
+            lags.look(at.partition, offsets, consumer.high_watermark(&at), now);
+        }
+        reader.take(records);
+    }
+    consumer.close().await;
+    Ok(Tailed { readings: reader.finish().readings, catch_up: lags.catch_up, looks: lags.looks })
+}
+
+/// High watermarks that are remembered of a partition until they have been read.
+const REMEMBERED: usize = 1024;
+
+/// The consumer's position against the high watermark, as answers to fetches tell it.
+#[derive(Default)]
+struct Lags {
+    partitions: BTreeMap<i32, Lag>,
+    catch_up: Latencies,
+    looks: Latencies,
+}
+
+#[derive(Default)]
+struct Lag {
+    /// High watermarks beyond the position, and when each was first seen.
+    ahead: VecDeque<(i64, Instant)>,
+    /// When the poll before gave out something.
+    polled: Option<Instant>,
+}
+
+impl Lags {
+    /// Looks at what a poll gave out of a partition at `now`, and how far it was known to be committed then.
+    fn look(
+        &mut self,
+        partition: i32,
+        offsets: impl Iterator<Item = i64>,
+        high_watermark: Option<i64>,
+        now: Instant,
+    ) {
+        let lag = self.partitions.entry(partition).or_default();
+        let before = lag.polled.replace(now);
+        if let Some(before) = before {
+            self.looks.record(now.saturating_duration_since(before));
+        }
+        let mut read = None;
+        for offset in offsets {
+            read = Some(offset + 1);
+            while lag.ahead.front().is_some_and(|(high, _)| *high <= offset) {
+                lag.ahead.pop_front();
+            }
+            let known = lag.ahead.front().map(|(_, since)| *since).zip(before);
+            let behind = known.map(|(since, before)| before.saturating_duration_since(since));
+            self.catch_up.record(behind.unwrap_or_default());
+        }
+        let newest = lag.ahead.back().map(|(high, _)| *high);
+        if let Some(high) = high_watermark
+            && newest.max(read) < Some(high)
+            && lag.ahead.len() < REMEMBERED
+        {
+            lag.ahead.push_back((high, now));
+        }
+    }
+}
