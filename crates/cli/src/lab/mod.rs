@@ -36,6 +36,10 @@ pub(crate) struct RunArguments {
     /// Decides what is left to chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Have a consumer read beside every load: then the phases catch-up and fetch are known too, and what the reading takes
+    /// is part of what is measured. Experiments with consumers of their own need none.
+    #[arg(long)]
+    reader: bool,
     /// Write the figures to this file, one JSON object a line for each experiment.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -80,6 +84,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         arm: arguments.arm.clone(),
         scale: arguments.scale,
         seed: arguments.seed,
+        reader: arguments.reader,
     };
     // A file that cannot be written is to be known before the run, not after it.
     let mut json = match &arguments.json {

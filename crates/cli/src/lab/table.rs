@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use curtail_lab::experiments::{ArmReport, Published, Report};
 
@@ -44,12 +44,26 @@ pub(super) fn table(report: &Report) -> String {
                 arm.extra.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
             let _ = writeln!(text, "{}: {}", arm.name, figures.join(", "));
         }
+        if let Some((phase, times)) = to_blame(arm) {
+            let of = arm.exemplars.len();
+            let _ =
+                writeln!(text, "{}: {phase} to blame for {times} of the {of} slowest", arm.name);
+        }
     }
     for condition in &report.conditions {
         let word = if condition.held { "held" } else { "NOT HELD" };
         let _ = writeln!(text, "{word}: {}", condition.text);
     }
     text
+}
+
+/// The phase that most of the slowest records have to blame, and how many.
+fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+    arm.exemplars.iter().filter_map(|exemplar| exemplar.blame.as_deref()).for_each(|phase| {
+        *times.entry(phase).or_default() += 1;
+    });
+    times.into_iter().max_by_key(|(_, times)| *times)
 }
 
 fn measured(arm: &ArmReport) -> [String; 13] {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use curtail_cluster::ClusterConfig;
 use curtail_lab::perf::{Target, Topic};
 
@@ -11,6 +11,15 @@ use crate::{
     failure::Failure,
     settings::{BOOTSTRAP, Property, properties, property},
 };
+
+/// How `--print-metrics` shows a client's metrics.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum MetricsFormat {
+    /// The table of Kafka's tools.
+    Kafka,
+    /// Prometheus' text format.
+    Prometheus,
+}
 
 /// Which cluster and topic, and the client's properties.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use curtail_lab::perf::{
 };
 
 use super::{
-    arguments::Common,
+    arguments::{Common, MetricsFormat},
     bar::Bar,
     date::{self, Pattern},
     lines::{self, ConsumeRow},
@@ -56,9 +56,15 @@ pub(crate) struct Arguments {
     /// Bytes of the records with which an embedded cluster's topic is filled first.
     #[arg(long, value_name = "BYTES", default_value_t = 100, conflicts_with = "bootstrap_server")]
     record_size: usize,
-    /// Print the consumer's metrics at the end, under Kafka's names.
-    #[arg(long)]
-    print_metrics: bool,
+    /// Print the consumer's metrics at the end: under Kafka's names, or as Prometheus reads them.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "kafka"
+    )]
+    print_metrics: Option<MetricsFormat>,
 }
 
 /// Partitions of the topic in an embedded cluster.
@@ -137,8 +143,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     output::note(lines::cpu(&outcome.report));
-    if arguments.print_metrics {
-        output::line(lines::metrics(&outcome.metrics))?;
+    match arguments.print_metrics {
+        Some(MetricsFormat::Kafka) => output::line(lines::metrics(&outcome.metrics.named()))?,
+        Some(MetricsFormat::Prometheus) => output::print(&outcome.metrics.prometheus_text())?,
+        None => {}
     }
     write_json(arguments.common.json.as_deref(), &outcome.report)
 }

@@ -9,7 +9,11 @@ use curtail_lab::perf::{
     produce::{self, Options, Outcome},
 };
 
-use super::{arguments::Common, bar::Bar, lines, write_json};
+use super::{
+    arguments::{Common, MetricsFormat},
+    bar::Bar,
+    lines, write_json,
+};
 use crate::{failure::Failure, output};
 
 /// Arguments of `curtail perf produce`.
@@ -48,9 +52,15 @@ pub(crate) struct Arguments {
     /// Milliseconds after which a transaction is committed and the next one begins [default with a transactional id: 3000].
     #[arg(long, value_name = "MS")]
     transaction_duration_ms: Option<u64>,
-    /// Print the producer's metrics at the end, under Kafka's names.
-    #[arg(long)]
-    print_metrics: bool,
+    /// Print the producer's metrics at the end: under Kafka's names, or as Prometheus reads them.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "kafka"
+    )]
+    print_metrics: Option<MetricsFormat>,
 }
 
 /// Partitions of the topic in an embedded cluster.
@@ -126,8 +136,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let outcome = outcome?;
     printed?;
     print(&outcome)?;
-    if arguments.print_metrics {
-        output::line(lines::metrics(&outcome.metrics))?;
+    match arguments.print_metrics {
+        Some(MetricsFormat::Kafka) => output::line(lines::metrics(&outcome.metrics.named()))?,
+        Some(MetricsFormat::Prometheus) => output::print(&outcome.metrics.prometheus_text())?,
+        None => {}
     }
     write_json(arguments.common.json.as_deref(), outcome.measured())?;
     match (outcome.whole.errors, outcome.whole.first_error) {

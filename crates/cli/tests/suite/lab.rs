@@ -38,19 +38,40 @@ fn check_shape(report: &Value) {
         let latency = |name: &str| arm["latency_us"][name].as_f64().unwrap();
         let sorted = ["p50", "p95", "p99", "p999", "max"].map(latency);
         assert!(sorted.is_sorted() && sorted[0] > 0.0 && latency("avg") > 0.0, "{arm}");
-        let phase = |name: &str| &arm["phases_us"][name];
-        for percentile in ["p50", "p99", "p999"] {
-            assert!(phase("produce")[percentile].is_f64(), "{arm}");
-        }
-        for unseen in ["publish", "commit", "catch_up", "fetch"] {
-            assert!(phase(unseen).is_null(), "{arm}");
-        }
+        check_phases(arm);
         assert!(arm["extra"].is_object(), "{arm}");
     }
     for published in report["published"].as_array().unwrap() {
         assert!(published["arm"].is_string() && published["source"].is_string(), "{published}");
         assert!(published["latency_us"].is_object() && published["note"].is_string());
         assert!(published.get("throughput_mbps").is_some(), "{published}");
+    }
+}
+
+/// Up to the commit the phases of every record are known, and behind it where something reads.
+fn check_phases(arm: &Value) {
+    let phases = &arm["phases_us"];
+    for name in ["produce", "publish", "commit"] {
+        let figures = ["p50", "p99", "p999", "p9999"].map(|p| phases[name][p].as_f64().unwrap());
+        assert!(figures.is_sorted(), "{arm}");
+    }
+    assert!(phases["publish"]["p50"].as_f64().unwrap() > 0.0, "{arm}");
+    let is_read = phases["fetch"].is_object();
+    assert_eq!(phases["catch_up"].is_object(), is_read, "{arm}");
+    assert_eq!(arm["phases_estimated"], false);
+    let exemplars = arm["exemplars"].as_array().unwrap();
+    assert_eq!(exemplars.len() as u64, arm["records"].as_u64().unwrap().min(20), "{arm}");
+    let latency = |exemplar: &Value| exemplar["latency_us"].as_f64().unwrap();
+    assert!(exemplars.is_sorted_by(|a, b| latency(a) >= latency(b)), "{arm}");
+    for exemplar in exemplars {
+        assert!(exemplar["leader"].is_i64() && exemplar["offset"].is_i64(), "{exemplar}");
+        let phase = |name: &str| exemplar["phases_us"][name].as_f64().unwrap();
+        assert!(phase(exemplar["blame"].as_str().unwrap()) > 0.0, "{exemplar}");
+        // The way to the reader, and to the acknowledgement.
+        let mut sum: f64 = ["produce", "publish", "commit"].map(phase).iter().sum();
+        let rest = if is_read { &["catch_up", "fetch"][..] } else { &["acknowledge"] };
+        sum += rest.iter().copied().map(phase).sum::<f64>();
+        assert!((sum - latency(exemplar)).abs() < 0.01, "{exemplar}");
     }
 }
 
@@ -93,7 +114,11 @@ fn a_slow_broker_loses_nothing_and_every_byte_is_accounted_for() {
 
 #[test]
 fn a_cold_start_is_measured_with_and_without_warming_up() {
-    assert_eq!(arms(&report(&["cold-start"])), ["warm-up", "cold"]);
+    let report = report(&["cold-start", "--reader"]);
+    assert_eq!(arms(&report), ["warm-up", "cold"]);
+    for arm in report["arms"].as_array().unwrap() {
+        assert!(arm["phases_us"]["fetch"]["p50"].as_f64().unwrap() > 0.0, "{arm}");
+    }
 }
 
 #[test]
@@ -108,6 +133,7 @@ fn no_session_is_evicted_and_every_consumer_reads_everything() {
     assert_eq!(extra["sessions"], 16.0, "{extra}");
     assert_eq!(extra["partitions_in_sessions"], 16.0 * 12.0, "{extra}");
     assert_eq!(extra["evictions_per_s"], 0.0, "{extra}");
+    assert!(report["arms"][0]["phases_us"]["fetch"].is_object(), "{report}");
 }
 
 #[test]

@@ -127,6 +127,13 @@ fn producing_and_consuming_on_a_cluster_that_runs() {
     let out = out.ok();
     let name = "consumer-fetch-manager-metrics:records-consumed-total:{client-id=perf}";
     assert_eq!(metric(&out, name), 50_000.0);
+    let out = run(&[&consume[..], &["--print-metrics=prometheus", "--hide-header"]].concat()).ok();
+    let buffered = out.lines().filter(|line| {
+        line.starts_with("curtail_consumer_phase_seconds_count") && line.contains("\"buffer\"")
+    });
+    let buffered: u64 =
+        buffered.map(|line| line.split_once("} ").unwrap().1.parse::<u64>().unwrap()).sum();
+    assert_eq!(buffered, 50_000, "each record has been in the buffer: {out}");
     let out = run(&consume).ok();
     assert!(!out.contains("Metric Name"), "{out}");
     let rows: Vec<Vec<_>> = out.lines().map(|line| line.split(", ").collect()).collect();

@@ -1,4 +1,4 @@
-use curtail_lab::experiments::{Condition, PhasesReport, PublishedLatency};
+use curtail_lab::experiments::{Condition, Exemplar, PhasesReport, PublishedLatency};
 use curtail_lab::latency::Summary;
 
 use super::*;
@@ -7,6 +7,16 @@ use super::*;
 fn arms_stand_above_the_published_figures_and_conditions_below() {
     let latency =
         Summary { avg: 1500.0, p50: 1000.0, p95: 2000.0, p99: 3000.0, p999: 12_345.0, max: 2e4 };
+    let exemplar = |phase: &str| Exemplar {
+        round: 0,
+        at_ms: 1.0,
+        partition: 0,
+        offset: Some(7),
+        leader: Some(1),
+        latency_us: 2e4,
+        phases_us: [(phase.to_owned(), 2e4)].into(),
+        blame: Some(phase.to_owned()),
+    };
     let arm = ArmReport {
         name: "hints",
         client: "curtail",
@@ -20,6 +30,10 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
         cpu_us_per_record: 30.0,
         latency_us: latency,
         phases_us: PhasesReport::default(),
+        phases_estimated: false,
+        error_us: None,
+        acknowledge_us: None,
+        exemplars: ["commit", "publish", "commit"].map(exemplar).into(),
         extra: [("moves".to_owned(), 100.0)].into(),
     };
     let published = Published {
@@ -50,5 +64,6 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
     assert!(lines[4].starts_with("hints") && lines[4].ends_with("KIP-951, run 1"), "{text}");
     assert!(lines[4].contains("346.0") && lines[4].contains("95.37"), "{text}");
     assert_eq!(lines[5], "hints: moves 100");
-    assert_eq!(lines[6], "NOT HELD: it works");
+    assert_eq!(lines[6], "hints: commit to blame for 2 of the 3 slowest");
+    assert_eq!(lines[7], "NOT HELD: it works");
 }
