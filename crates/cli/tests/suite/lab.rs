@@ -1,6 +1,6 @@
 //! The experiments, at a size that shows their structure and no figure.
 
-use crate::common::run;
+use crate::common::{Cluster, run};
 use serde_json::Value;
 
 /// Runs one experiment small; checks its report, and that the exit code says what the conditions say.
@@ -119,6 +119,29 @@ fn a_cold_start_is_measured_with_and_without_warming_up() {
     for arm in report["arms"].as_array().unwrap() {
         assert!(arm["phases_us"]["fetch"]["p50"].as_f64().unwrap() > 0.0, "{arm}");
     }
+}
+
+#[test]
+fn phases_of_a_cluster_that_cannot_be_looked_into_are_estimated() {
+    let cluster = Cluster::start(&[]);
+    let at = cluster.bootstrap.as_str();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = ["--arm", "warm-up", "--scale", "0.05", "--reader", "--cluster", at];
+    let out = run(&[&["lab", "run", "cold-start", "--json", path][..], &arguments].concat());
+    let report: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let arm = &report["arms"][0];
+    assert_eq!(arm["phases_estimated"], true, "{out:?}");
+    let (phases, errors) = (&arm["phases_us"], &arm["error_us"]);
+    for estimated in ["publish", "commit", "catch_up"] {
+        assert!(phases[estimated]["p50"].is_f64() && errors[estimated]["p50"].is_f64(), "{arm}");
+    }
+    // What was seen has no error, and of what was not seen enough there is no figure.
+    assert!(phases["produce"]["p9999"].is_f64() && errors["produce"].is_null(), "{arm}");
+    assert!(phases["commit"]["p999"].is_null() && phases["fetch"].is_null(), "{arm}");
+    assert!(arm["exemplars"][0]["leader"].is_i64(), "{arm}");
+    let left = run(&["topics", "list", "--bootstrap-server", at]).ok();
+    assert!(!left.contains("probes"), "{left}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
-use super::{ConsumerMetrics, Distribution, ProducerMetrics};
+use super::{BrokerMetrics, ConsumerMetrics, Distribution, ProducerMetrics};
 
 const NANOS_IN_S: f64 = 1e9;
 
@@ -83,50 +83,48 @@ impl PrometheusText {
         let failed = metrics.record_error_total as f64;
         self.sample("counter", "curtail_producer_record_errors_total", help, &[client], failed);
         for (id, broker) in &metrics.brokers {
-            let id = id.to_string();
-            let labels = [client, ("broker", id.as_str())];
-            let help = "The phases of batches: queue until the request, write until the socket has taken it, request \
-                        until the answer; delivery is all of them.";
-            for (phase, times) in broker.phases() {
-                let labels = [labels[0], labels[1], ("phase", phase)];
-                self.summary("curtail_producer_phase_seconds", help, &labels, times);
-            }
-            for (name, help, total) in [
-                (
-                    "curtail_producer_records_total",
-                    "Records acknowledged.",
-                    broker.record_send_total,
-                ),
-                (
-                    "curtail_producer_record_retries_total",
-                    "Records sent again.",
-                    broker.record_retry_total,
-                ),
-                (
-                    "curtail_producer_batches_refused_total",
-                    "Batches that answers refused.",
-                    broker.batch_refused_total,
-                ),
-                ("curtail_producer_requests_total", "Requests built.", broker.request_total),
-                (
-                    "curtail_producer_outgoing_bytes_total",
-                    "Bytes of requests.",
-                    broker.outgoing_byte_total,
-                ),
-                (
-                    "curtail_producer_connections_opened_total",
-                    "Connections.",
-                    broker.connection_creation_total,
-                ),
-            ] {
-                self.sample("counter", name, help, &labels, total as f64);
-            }
-            let (name, help) = ("curtail_producer_requests_in_flight", "Requests without answer.");
-            self.sample("gauge", name, help, &labels, broker.requests_in_flight as f64);
-            let (name, help) = ("curtail_producer_queue_bytes", "Bytes that wait to be sent.");
-            self.sample("gauge", name, help, &labels, broker.queue_bytes as f64);
+            self.broker(&[client, ("broker", &id.to_string())], broker);
         }
         self
+    }
+
+    fn broker(&mut self, labels: &[(&str, &str); 2], broker: &BrokerMetrics) {
+        let help = "The phases of batches: queue until the request, write until the socket has taken it, request \
+                    until the answer; delivery is all of them.";
+        for (phase, times) in broker.phases() {
+            let labels = [labels[0], labels[1], ("phase", phase)];
+            self.summary("curtail_producer_phase_seconds", help, &labels, times);
+        }
+        for (name, help, total) in [
+            ("curtail_producer_records_total", "Records acknowledged.", broker.record_send_total),
+            (
+                "curtail_producer_record_retries_total",
+                "Records sent again.",
+                broker.record_retry_total,
+            ),
+            (
+                "curtail_producer_batches_refused_total",
+                "Batches that answers refused.",
+                broker.batch_refused_total,
+            ),
+            ("curtail_producer_requests_total", "Requests built.", broker.request_total),
+            (
+                "curtail_producer_outgoing_bytes_total",
+                "Bytes of requests.",
+                broker.outgoing_byte_total,
+            ),
+            (
+                "curtail_producer_connections_opened_total",
+                "Connections.",
+                broker.connection_creation_total,
+            ),
+        ] {
+            self.sample("counter", name, help, labels, total as f64);
+        }
+        let (name, help) = ("curtail_producer_requests_in_flight", "Requests without answer.");
+        self.sample("gauge", name, help, labels, broker.requests_in_flight as f64);
+        let (name, help) = ("curtail_producer_queue_bytes", "Bytes that wait to be sent.");
+        self.sample("gauge", name, help, labels, broker.queue_bytes as f64);
     }
 
     /// Adds a consumer's metrics.
