@@ -1,5 +1,8 @@
 //! Consumers beside a load, whose every record they read.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -135,12 +138,23 @@ pub(super) struct Reader {
 }
 
 /// How far one partition has been read.
+#[derive(Default)]
 struct Progress {
     /// Number of the last record.
-    last: u64,
-    /// The poll that gave it out, in nanoseconds since the start, and the one before.
+    last: Option<u64>,
+    /// The last poll that gave something of it out, in nanoseconds since the start, and the one before.
     polled: u64,
     before: u64,
+}
+
+impl Progress {
+    /// A poll gives a record out; says when the poll before did.
+    fn poll(&mut self, at: u64) -> u64 {
+        if self.polled != at {
+            self.before = std::mem::replace(&mut self.polled, at);
+        }
+        self.before
+    }
 }
 
 impl Reader {
@@ -166,7 +180,11 @@ impl Reader {
     }
 
     fn take_one(&mut self, record: &ConsumerRecord, now: Instant) {
-        // Records of an earlier load have numbers beyond those expected.
+        let (partition, offset) = (record.partition(), record.offset());
+        let read = nanos(now.saturating_duration_since(self.expected.start));
+        let progress = self.partitions.entry(partition).or_default();
+        // Records of an earlier load have numbers beyond those expected. To read them is to catch up.
+        let caught_up = progress.poll(read);
         let Some(number) = record.value().and_then(number) else { return };
         let readings = &mut self.read.readings;
         let Some(seen) = usize::try_from(number).ok().and_then(|at| readings.get_mut(at)) else {
@@ -176,17 +194,10 @@ impl Reader {
             self.read.again += 1;
             return;
         }
+        *seen = Some(Reading { partition, offset, caught_up, read });
         self.left -= 1;
-        let (partition, offset) = (record.partition(), record.offset());
-        let read = nanos(now.saturating_duration_since(self.expected.start));
-        let first = Progress { last: number, polled: 0, before: 0 };
-        let progress = self.partitions.entry(partition).or_insert(first);
-        if progress.polled != read {
-            progress.before = std::mem::replace(&mut progress.polled, read);
-        }
-        self.read.out_of_order += u64::from(progress.last > number);
-        progress.last = number;
-        *seen = Some(Reading { partition, offset, caught_up: progress.before, read });
+        self.read.out_of_order += u64::from(progress.last > Some(number));
+        progress.last = Some(number);
         if number >= self.expected.warmup {
             let latency = now.saturating_duration_since(self.pacer.due(number));
             self.read.latency.entry(record.partition()).or_default().record(latency);
