@@ -1,11 +1,13 @@
 //! The laboratory: load, latencies and what they cost, through the public API only.
 //!
-//! [`perf`] holds the engines behind `curtail perf`, [`experiments`] those behind `curtail lab`. Nothing here prints; reports are values that the caller
+//! [`perf`] holds the engines behind `curtail perf`, [`experiments`] those behind `curtail lab`, [`peers`] runs other clients
+//! beside Curtail. Nothing here prints; reports are values that the caller
 //! shows, and [`perf::Progress`] tells how far a run is.
 
 pub mod cpu;
 pub mod experiments;
 pub mod latency;
+pub mod peers;
 pub mod perf;
 pub mod phases;
 pub mod scripted;

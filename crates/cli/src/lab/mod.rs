@@ -5,7 +5,10 @@ mod table;
 use std::{io::Write as _, path::PathBuf};
 
 use clap::{Args, Subcommand};
-use curtail_lab::experiments::{self, ClusterKind, Event, Experiment, Report, Setting};
+use curtail_lab::{
+    experiments::{self, ClusterKind, Event, Experiment, Report, Setting},
+    peers::Client,
+};
 
 use crate::{failure::Failure, output};
 
@@ -27,6 +30,13 @@ pub(crate) struct RunArguments {
     /// Where: embedded, apache (started for the run; needs Java and Maven), or host:port.
     #[arg(long, value_name = "CLUSTER", default_value = "embedded", value_parser = cluster)]
     cluster: ClusterKind,
+    /// With which clients, separated by commas: curtail, java, java-3.6, java-3.2, java-2.8, librdkafka, franz-go,
+    /// confluent-rust. Others than curtail are built from the project's checkout.
+    #[arg(long, value_name = "LIST", default_value = "curtail", value_delimiter = ',')]
+    client: Vec<Client>,
+    /// The project's folder `peers`, where it is not in the current directory or above it.
+    #[arg(long, value_name = "DIR")]
+    peers: Option<PathBuf>,
     /// Run only this arm.
     #[arg(long, value_name = "NAME")]
     arm: Option<String>,
@@ -82,6 +92,8 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     let setting = Setting {
         cluster: arguments.cluster.clone(),
         arm: arguments.arm.clone(),
+        clients: arguments.client.clone(),
+        peers: arguments.peers.clone(),
         scale: arguments.scale,
         seed: arguments.seed,
         reader: arguments.reader,
@@ -115,9 +127,15 @@ fn write(file: &mut std::fs::File, report: &Report) -> std::io::Result<()> {
 
 fn tell(experiment: &str, event: Event<'_>) {
     match event {
+        Event::Building { client } => {
+            output::note(format_args!("{experiment}: building the driver of {client}"));
+        }
         Event::Starting => output::note(format_args!("{experiment}: starting the cluster")),
-        Event::Turn { arm, done, of } => {
-            output::note(format_args!("{experiment}: {arm}, run {} of {of}", done + 1));
+        Event::Without { arm, client, reason } => {
+            output::note(format_args!("{experiment}: no {arm} ({client}): {reason}"));
+        }
+        Event::Turn { arm, client, done, of } => {
+            output::note(format_args!("{experiment}: {arm} ({client}), run {} of {of}", done + 1));
         }
         _ => {}
     }

@@ -7,15 +7,19 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use curtail_lab::experiments::{ArmReport, Published, Report};
 
-const HEADER: [&str; 13] = [
-    "", "records", "MB/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "lost", "dupl.",
-    "reord.", "errors",
+/// Columns of the table.
+const COLUMNS: usize = 14;
+
+const HEADER: [&str; COLUMNS] = [
+    "", "records", "MB/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "CPU us", "lost",
+    "dupl.", "reord.", "errors",
 ];
 
 /// The arms, then the published figures, then what else was measured, then the conditions.
 pub(super) fn table(report: &Report) -> String {
     let mut rows = vec![HEADER.map(str::to_owned)];
-    rows.extend(report.arms.iter().map(measured));
+    let named = report.arms.iter().any(|arm| arm.client != "curtail");
+    rows.extend(report.arms.iter().map(|arm| measured(arm, label(arm, named))));
     let published_from = rows.len();
     rows.extend(report.published.iter().map(published));
     let mut text = String::new();
@@ -42,12 +46,12 @@ pub(super) fn table(report: &Report) -> String {
         if !arm.extra.is_empty() {
             let figures: Vec<String> =
                 arm.extra.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
-            let _ = writeln!(text, "{}: {}", arm.name, figures.join(", "));
+            let _ = writeln!(text, "{}: {}", label(arm, named), figures.join(", "));
         }
         if let Some((phase, times)) = to_blame(arm) {
             let of = arm.exemplars.len();
             let _ =
-                writeln!(text, "{}: {phase} to blame for {times} of the {of} slowest", arm.name);
+                writeln!(text, "{}: {phase} to blame for {times} of the {of} slowest", label(arm, named));
         }
     }
     for condition in &report.conditions {
@@ -66,12 +70,17 @@ fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
     times.into_iter().max_by_key(|(_, times)| *times)
 }
 
-fn measured(arm: &ArmReport) -> [String; 13] {
+/// An arm's name, with its client where there are others than Curtail.
+fn label(arm: &ArmReport, named: bool) -> String {
+    if named { format!("{} ({})", arm.name, arm.client) } else { arm.name.to_owned() }
+}
+
+fn measured(arm: &ArmReport, label: String) -> [String; COLUMNS] {
     let latency = &arm.latency_us;
     let counts = [arm.lost, arm.duplicated, arm.reordered, arm.errors].map(|n| n.to_string());
     let [lost, duplicated, reordered, errors] = counts;
     [
-        arm.name.to_owned(),
+        label,
         arm.records.to_string(),
         format!("{:.2}", arm.throughput_mbps),
         millis(latency.avg),
@@ -80,6 +89,7 @@ fn measured(arm: &ArmReport) -> [String; 13] {
         millis(latency.p99),
         millis(latency.p999),
         millis(latency.max),
+        format!("{:.1}", arm.cpu_us_per_record),
         lost,
         duplicated,
         reordered,
@@ -87,10 +97,10 @@ fn measured(arm: &ArmReport) -> [String; 13] {
     ]
 }
 
-fn published(published: &Published) -> [String; 13] {
+fn published(published: &Published) -> [String; COLUMNS] {
     let latency = &published.latency_us;
     let known = |micros: Option<f64>| micros.map_or_else(|| "-".to_owned(), millis);
-    let mut row = [const { String::new() }; 13];
+    let mut row = [const { String::new() }; COLUMNS];
     row[0] = published.arm.to_owned();
     row[2] = published.throughput_mbps.map_or_else(|| "-".to_owned(), |mbps| format!("{mbps:.2}"));
     let figures = [latency.avg, latency.p50, latency.p95, latency.p99, latency.p999, latency.max];

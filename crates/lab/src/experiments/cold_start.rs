@@ -10,7 +10,7 @@ use super::{
     load::{Keys, Load, Placement, rehearse},
     testbed::Needs,
 };
-use crate::perf::Result;
+use crate::{peers::Peer, perf::Result};
 
 const PARTITIONS: i32 = 12;
 const REPLICAS: i16 = 3;
@@ -90,11 +90,16 @@ impl Experiment for ColdStart {
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
         rehearse(&load, turn.setting)?;
         let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
-        let (sent, ()) = load.run_observed(turn.testbed, turn.observe(), |_| Ok(()))?;
+        let (sent, ()) = turn.send(load, |_| Ok(()))?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         turn.testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, arm: &Arm, _: Peer) -> Result<(), &'static str> {
+        let cold = arm.name == COLD.name;
+        cold.then_some(()).ok_or("it does not warm up")
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

@@ -10,6 +10,8 @@ use super::{
 };
 use crate::{
     cpu::CpuTime,
+    latency::Latencies,
+    peers::{Driver, Peer, driver::RoundTrips},
     perf::{
         Error, Event, Progress, Result, Target, Topic,
         e2e::{self, Measured},
@@ -139,9 +141,16 @@ impl Experiment for EndToEnd {
         let topic = turn.topic(self.name());
         testbed.create_topic(&topic, PARTITIONS, replicas)?;
         let records = (RECORDS * turn.setting.scale).ceil() as u64;
+        if let Some(driver) = turn.driver {
+            return theirs(turn, driver, &testbed, topic, records);
+        }
         let mut sample = ours(turn, &testbed, &topic, records)?;
         java(turn, &testbed, &topic, records, &mut sample)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
@@ -204,20 +213,48 @@ fn ours(turn: &Turn<'_>, testbed: &Testbed, topic: &str, records: u64) -> Result
         probes.add(prober.probe()?);
     }
     let Measured { latencies: latency, phases, exemplars, .. } = measured?;
-    // There is one record at a time.
+    Ok(Sample { phases, probes, exemplars, ..sample_of(records, latency, cpu) })
+}
+
+/// Another client, whose driver reads all partitions without a group.
+fn theirs(
+    turn: &Turn<'_>,
+    driver: &Driver,
+    testbed: &Testbed,
+    topic: String,
+    records: u64,
+) -> Result<Sample> {
+    let properties = turn.arm.properties.iter();
+    let before = CpuTime::now();
+    let measured = driver.round_trips(&RoundTrips {
+        bootstrap: testbed.bootstrap(),
+        topic,
+        records,
+        warmup: WARMUP,
+        size: SIZE,
+        acks: "1",
+        properties: properties.map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+    })?;
+    let mut cpu = measured.cpu;
+    if turn.setting.cluster == ClusterKind::Embedded {
+        // The brokers', as for Curtail.
+        cpu = cpu + (CpuTime::now() - before);
+    }
+    let mut latency = Latencies::default();
+    for fate in measured.fates {
+        let read = fate.acknowledged.map(|place| place.at.saturating_sub(fate.sent));
+        latency.record_nanos(read.ok_or_else(|| {
+            Error::Unexpected(format!("{}: a record was not read", driver.peer().name()))
+        })?);
+    }
+    Ok(sample_of(records, latency, cpu))
+}
+
+/// There is one record at a time.
+fn sample_of(records: u64, latency: Latencies, cpu: CpuTime) -> Sample {
     let elapsed = latency.mean() * u32::try_from(records).unwrap_or(u32::MAX);
     let bytes = records * SIZE as u64;
-    Ok(Sample {
-        records,
-        bytes,
-        elapsed,
-        cpu,
-        latency,
-        phases,
-        probes,
-        exemplars,
-        ..Sample::default()
-    })
+    Sample { records, bytes, elapsed, cpu, latency, ..Sample::default() }
 }
 
 /// Kafka's own tool against the same cluster, where it is at hand.

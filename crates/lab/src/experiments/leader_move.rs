@@ -20,7 +20,10 @@ use super::{
     observer::{Seen, watch},
     testbed::Needs,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const RATE: f64 = 5000.0;
 const SIZE: usize = 1000;
@@ -114,6 +117,10 @@ impl Experiment for LeaderMove {
         }
     }
 
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
         let p999 = |sample: &Sample| sample.latency.quantile(0.999).as_secs_f64() * 1000.0;
         let mut conditions = arms.intact();
@@ -161,7 +168,7 @@ fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         warm_up: true,
         earlier: false,
     };
-    let (sent, ()) = load.run_observed(testbed, turn.observe(), |start| {
+    let (sent, ()) = turn.send(load, |start| {
         let pause = run.mul_f64(0.8) / PARTITIONS as u32;
         for partition in 0..PARTITIONS {
             sleep_until(start, run.mul_f64(0.1) + pause * partition as u32);
@@ -221,7 +228,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         })?;
         Ok(sent.median())
     })?;
-    let (sent, seen) = load.run_observed(testbed, turn.observe(), |start| {
+    let (sent, seen) = turn.send(load, |start| {
         let mut worst = Seen::default();
         for part in MOVES {
             sleep_until(start, run.mul_f64(part));

@@ -1,5 +1,7 @@
 //! Open-loop load whose every record can be told again.
 
+mod other;
+
 use std::{
     collections::BTreeMap,
     thread,
@@ -80,8 +82,8 @@ pub(super) struct Load {
 pub(super) struct Acknowledged {
     pub(super) partition: i32,
     pub(super) offset: Option<i64>,
-    /// Its first request was handed to the socket.
-    pub(super) written: u64,
+    /// Its first request was handed to the socket, where the client says so.
+    pub(super) written: Option<u64>,
     pub(super) at: u64,
 }
 
@@ -97,7 +99,7 @@ pub(super) struct Fate {
 pub(super) struct Sent {
     pub(super) start: Instant,
     pub(super) fates: Vec<Fate>,
-    pub(super) first_error: Option<ClientError>,
+    pub(super) first_error: Option<String>,
     /// What was seen of it beside this.
     pub(super) observation: Observation,
     pub(super) load: Load,
@@ -219,11 +221,11 @@ impl Load {
                 Ok((metadata, timing)) => Some(Acknowledged {
                     partition: metadata.partition,
                     offset: metadata.offset,
-                    written: since(timing.first_written),
+                    written: Some(since(timing.first_written)),
                     at: since(timing.acknowledged),
                 }),
                 Err(error) => {
-                    first_error.get_or_insert(error);
+                    first_error.get_or_insert_with(|| error.to_string());
                     None
                 }
             };
@@ -334,7 +336,7 @@ impl Sent {
         }
         sample.bytes = sample.records * self.load.size as u64;
         sample.elapsed = Duration::from_nanos(end.saturating_sub(self.due(warmup)));
-        sample.first_error = self.first_error.as_ref().map(ToString::to_string);
+        sample.first_error.clone_from(&self.first_error);
         let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
         sample.errors += failed.count() as u64;
         sample
@@ -348,7 +350,8 @@ impl Sent {
         acknowledged: &Acknowledged,
         sample: &mut Sample,
     ) {
-        let way = self.observation.way(index, due, acknowledged, self.load.config.acks);
+        let acks = self.load.config.acks;
+        let Some(way) = self.observation.way(index, due, acknowledged, acks) else { return };
         let (latency, phases) = (way.stations.whole(), way.stations.times());
         sample.phases.record(&phases);
         if !sample.exemplars.takes(latency) {

@@ -19,7 +19,10 @@ use super::{
     observer::{Seen, watch},
     testbed::Needs,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 5000.0;
@@ -163,9 +166,8 @@ impl Experiment for LostLeader {
             earlier: false,
         };
         rehearse(&load, turn.setting)?;
-        let (sent, (struck, seen)) = load.run_observed(testbed, turn.observe(), |start| {
-            self.strike(testbed, &topic, victim, &plan, start)
-        })?;
+        let (sent, (struck, seen)) =
+            turn.send(load, |start| self.strike(testbed, &topic, victim, &plan, start))?;
         if self.0 == Fault::Killed {
             testbed.restart(victim)?;
         }
@@ -181,6 +183,10 @@ impl Experiment for LostLeader {
         sample.note("stall_beyond_election_ms", super::Figure::Worst(beyond));
         testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

@@ -23,7 +23,7 @@ mod slow_broker;
 mod stalled_partition;
 mod testbed;
 
-use std::fmt;
+use std::{fmt, path::PathBuf, time::Instant};
 
 pub use report::{
     ArmReport, Condition, Exemplar, Phase, PhasesReport, Published, PublishedLatency, Report,
@@ -32,8 +32,15 @@ pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
 
-use self::{lost_leader::Fault, phases::Observe};
-use crate::perf::{Error, Result};
+use self::{
+    load::{Load, Sent},
+    lost_leader::Fault,
+    phases::Observe,
+};
+use crate::{
+    peers::{Client, Driver, Peer},
+    perf::{Error, Result},
+};
 
 /// Which cluster an experiment runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +71,11 @@ pub struct Setting {
     pub cluster: ClusterKind,
     /// The only arm to run; all of them without it.
     pub arm: Option<String>,
+    /// The clients to run the arms with, at least one.
+    pub clients: Vec<Client>,
+    /// The project's folder `peers/`, which the drivers of other clients are built from; without it the one in the
+    /// current directory or above it.
+    pub peers: Option<PathBuf>,
     /// The length of the run as a part of the full one, above 0 and at most 1.
     pub scale: f64,
     /// Decides what is left to chance: payloads, and which broker is hit first.
@@ -77,6 +89,10 @@ impl Setting {
     fn check(&self) -> Result<()> {
         if !(self.scale > 0.0 && self.scale <= 1.0) {
             return Err(Error::Options("the scale must be above 0 and at most 1".into()));
+        }
+        let twice = |at: usize| self.clients[..at].contains(&self.clients[at]);
+        if self.clients.is_empty() || (0..self.clients.len()).any(twice) {
+            return Err(Error::Options("name at least one client, and each of them once".into()));
         }
         Ok(())
     }
@@ -103,13 +119,37 @@ pub struct Turn<'a> {
     pub round: u32,
     /// The whole setting.
     pub setting: &'a Setting,
+    /// The driver of the client that is measured; `None` for Curtail.
+    pub driver: Option<&'a Driver>,
 }
 
 impl Turn<'_> {
     /// A topic name that no other turn of this experiment uses.
     #[must_use]
     pub fn topic(&self, experiment: &str) -> String {
-        format!("lab-{experiment}-{}-{}", self.arm.name, self.round)
+        let (arm, round) = (self.arm.name, self.round);
+        match self.driver {
+            None => format!("lab-{experiment}-{arm}-{round}"),
+            Some(driver) => format!("lab-{experiment}-{arm}-{round}-{}", driver.peer().name()),
+        }
+    }
+
+    /// Sends the load with the client that is measured, as [`Load::run_observed`]. What other clients do
+    /// inside is not observed.
+    ///
+    /// # Errors
+    /// As [`Load::run_observed`]; a client that lacks a setting of the load's.
+    fn send<T: Send>(
+        &self,
+        load: Load,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        match self.driver {
+            None => load.run_observed(self.testbed, self.observe(), script),
+            Some(driver) => {
+                load.run_by(driver, self.setting.cluster == ClusterKind::Embedded, script)
+            }
+        }
     }
 
     /// What is to be seen of a load, where the experiment has no consumers of its own.
@@ -158,11 +198,20 @@ pub trait Experiment: Sync {
     /// What keeps the run from having a result. Records that were not acknowledged are a result.
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample>;
 
-    /// What must hold, of arms that ran.
+    /// Whether another client can run this arm, and if not, why. Settings of the arm that a client lacks are found
+    /// without this.
+    ///
+    /// # Errors
+    /// Why not.
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Err("the experiment is about the inside of Curtail's client")
+    }
+
+    /// What must hold, of Curtail's arms that ran.
     fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition>;
 }
 
-/// The samples of the arms that ran.
+/// The samples of the arms that ran with Curtail's own client.
 pub struct Arms<'a>(&'a [(Arm, Sample)]);
 
 impl Arms<'_> {

@@ -143,14 +143,15 @@ impl Observation {
         self.probes.clone()
     }
 
-    /// The way of a record that was due at `due`, in nanoseconds since the start.
+    /// The way of a record that was due at `due`, in nanoseconds since the start. `None` of a client that does not say
+    /// when it handed it to the socket.
     pub(super) fn way(
         &self,
         index: usize,
         due: u64,
         acknowledged: &Acknowledged,
         acks: Acks,
-    ) -> Way {
+    ) -> Option<Way> {
         let partition = acknowledged.partition;
         let reading = self.readings.get(index).copied().flatten();
         let reading = reading.filter(|reading| reading.partition == partition);
@@ -158,7 +159,7 @@ impl Observation {
         let entry = self.journals.as_ref().zip(offset).and_then(|(j, at)| j.find(partition, at));
         let stations = Stations {
             due,
-            handed: acknowledged.written,
+            handed: acknowledged.written?,
             appended: entry.map(|entry| entry.appended),
             committed: entry.and_then(|entry| entry.committed),
             // With acks=0 the socket is all that there is to know of.
@@ -167,7 +168,7 @@ impl Observation {
         };
         let leader = entry.map(|entry| entry.leader);
         let leader = leader.or_else(|| self.leaders.get(&partition).copied());
-        Way { stations, offset, leader }
+        Some(Way { stations, offset, leader })
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{Arm, Sample};
 use crate::{
     latency::{Latencies, Summary},
+    peers::Client,
     phases::{self, Estimate, PhaseName, Phases, Probes},
 };
 
@@ -45,7 +46,7 @@ pub struct ArmReport {
     /// Its name.
     pub name: &'static str,
     /// The client that was measured.
-    pub client: &'static str,
+    pub client: String,
     /// Records acknowledged in the measured part.
     pub records: u64,
     /// Records that were not acknowledged.
@@ -199,7 +200,7 @@ impl Condition {
 }
 
 impl ArmReport {
-    pub(super) fn new(arm: &Arm, sample: &Sample) -> Self {
+    pub(super) fn new(arm: &Arm, client: Client, sample: &Sample) -> Self {
         let seconds = sample.elapsed.as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
         let cpu = sample.cpu.total().as_nanos() as f64 / 1000.0;
@@ -211,7 +212,7 @@ impl ArmReport {
         };
         Self {
             name: arm.name,
-            client: "curtail",
+            client: client.to_string(),
             records: sample.records,
             errors: sample.errors,
             lost: sample.lost,

@@ -1,21 +1,43 @@
-//! Runs the arms of an experiment in turn.
+//! Runs the arms of an experiment in turn, with each client.
+
+#[cfg(test)]
+mod tests;
 
 use super::{
     Arm, ArmReport, Arms, ClusterKind, Experiment, Report, Sample, Setting, Turn,
     load::warm_brokers,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::{self, Client, Driver},
+    perf::{Error, Result},
+};
 
 /// What happens in a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// The driver of another client is being built, unless it is there.
+    Building {
+        /// The client.
+        client: Client,
+    },
     /// The cluster is being started.
     Starting,
+    /// There is no such arm with this client.
+    Without {
+        /// The arm.
+        arm: &'a str,
+        /// The client.
+        client: Client,
+        /// Why not.
+        reason: &'a str,
+    },
     /// A turn begins.
     Turn {
         /// The arm.
         arm: &'a str,
+        /// The client.
+        client: Client,
         /// How many turns have been, of all arms.
         done: usize,
         /// How many there are.
@@ -23,53 +45,146 @@ pub enum Event<'a> {
     },
 }
 
-/// Runs an experiment: every arm once a round, the first arm of a round being another one each time, so that what
-/// changes on the machine meanwhile concerns all arms alike.
+/// An arm with a client.
+struct Pair {
+    arm: Arm,
+    client: Client,
+    sample: Option<Sample>,
+    /// It has turned out that there is no such pair.
+    dropped: bool,
+}
+
+/// Runs an experiment: every arm with every client once a round, the first of a round being another one each time, so
+/// that what changes on the machine meanwhile concerns all of them alike.
 ///
 /// # Errors
-/// An arm that does not exist, a cluster that does not start or of which the experiment has no use, a run that
-/// could not be brought to its end. Conditions that do not hold are part of the report.
+/// An arm that does not exist, arms that none of the clients can run, a driver that cannot be built, a cluster that does
+/// not start or of which the experiment has no use, a run that could not be brought to its end. Conditions that do not
+/// hold are part of the report.
 pub fn run(
     experiment: &dyn Experiment,
     setting: &Setting,
     progress: &mut dyn FnMut(Event<'_>),
 ) -> Result<Report> {
     setting.check()?;
-    let arms = chosen(experiment, setting)?;
+    let mut pairs = pairs(experiment, setting, progress)?;
+    let clients: Vec<Client> =
+        setting.clients.iter().copied().filter(|c| used(&pairs, *c)).collect();
+    let drivers = peers::drivers(&clients, setting.peers.as_deref(), &mut |peer| {
+        progress(Event::Building { client: Client::Peer(peer) });
+    })?;
+    measure(experiment, setting, &mut pairs, &drivers, progress)?;
+    Ok(report(experiment, setting, pairs))
+}
+
+/// Starts the cluster and runs all pairs in turn.
+fn measure(
+    experiment: &dyn Experiment,
+    setting: &Setting,
+    pairs: &mut [Pair],
+    drivers: &[Driver],
+    progress: &mut dyn FnMut(Event<'_>),
+) -> Result<()> {
     progress(Event::Starting);
     let testbed = experiment.start(setting)?;
     if setting.cluster == ClusterKind::Apache && !testbed.bootstrap().is_empty() {
         warm_brokers(&testbed, setting.seed)?;
     }
     let rounds = experiment.rounds(setting);
-    let mut samples: Vec<Option<Sample>> = vec![None; arms.len()];
-    let of = rounds as usize * arms.len();
+    let of = rounds as usize * pairs.len();
     for done in 0..of {
-        let (round, place) = (done / arms.len(), done % arms.len());
-        let at = (round + place) % arms.len();
-        let arm = &arms[at];
-        progress(Event::Turn { arm: arm.name, done, of });
-        let turn = Turn { testbed: &testbed, arm, round: round as u32, setting };
-        let mut sample = experiment.turn(&turn)?;
-        sample.exemplars.set_round(turn.round);
-        match &mut samples[at] {
-            Some(all) => all.join(sample),
-            none => *none = Some(sample),
+        let (round, place) = (done / pairs.len(), done % pairs.len());
+        let at = (round + place) % pairs.len();
+        let Pair { arm, client, dropped, .. } = pairs[at];
+        if dropped {
+            continue;
+        }
+        progress(Event::Turn { arm: arm.name, client, done, of });
+        let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
+        let turn = Turn { testbed: &testbed, arm: &arm, round: round as u32, setting, driver };
+        let mut sample = experiment.turn(&turn);
+        if let Ok(sample) = &mut sample {
+            sample.exemplars.set_round(turn.round);
+        }
+        pairs[at].add(sample, progress)?;
+    }
+    Ok(())
+}
+
+impl Pair {
+    /// Adds what a turn has measured, or drops the pair if the client lacks what it takes.
+    fn add(&mut self, sample: Result<Sample>, progress: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        match (sample, &mut self.sample) {
+            (Ok(sample), Some(all)) => all.join(sample),
+            (Ok(sample), none) => *none = Some(sample),
+            (Err(Error::Lacking(reason)), _) => {
+                self.dropped = true;
+                let (arm, client) = (self.arm.name, self.client);
+                progress(Event::Without { arm, client, reason: &reason });
+            }
+            (Err(error), _) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn used(pairs: &[Pair], client: Client) -> bool {
+    pairs.iter().any(|pair| pair.client == client)
+}
+
+/// The arms that were chosen, each with the clients that can run it.
+fn pairs(
+    experiment: &dyn Experiment,
+    setting: &Setting,
+    progress: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<Pair>> {
+    let (mut pairs, mut none) = (Vec::new(), None);
+    for arm in chosen(experiment, setting)? {
+        for &client in &setting.clients {
+            match admitted(experiment, &arm, client) {
+                Ok(()) => pairs.push(Pair { arm, client, sample: None, dropped: false }),
+                Err(reason) => {
+                    progress(Event::Without { arm: arm.name, client, reason: &reason });
+                    none = Some(reason);
+                }
+            }
         }
     }
-    drop(testbed);
-    let measured: Vec<(Arm, Sample)> =
-        arms.into_iter().zip(samples).filter_map(|(arm, sample)| Some((arm, sample?))).collect();
-    Ok(Report {
+    match none {
+        Some(reason) if pairs.is_empty() => {
+            let name = experiment.name();
+            Err(Error::Options(format!("no arm of {name} can be run with this client: {reason}")))
+        }
+        _ => Ok(pairs),
+    }
+}
+
+/// Whether there is this arm with this client; why not, if there is not.
+fn admitted(experiment: &dyn Experiment, arm: &Arm, client: Client) -> Result<(), String> {
+    let Some(peer) = client.peer() else { return Ok(()) };
+    experiment.admits(arm, peer)?;
+    peer.lacks(arm.properties).map_or(Ok(()), Err)
+}
+
+fn report(experiment: &dyn Experiment, setting: &Setting, pairs: Vec<Pair>) -> Report {
+    let measured: Vec<(Arm, Client, Sample)> =
+        pairs.into_iter().filter_map(|pair| Some((pair.arm, pair.client, pair.sample?))).collect();
+    let reports = measured.iter().map(|(arm, client, sample)| ArmReport::new(arm, *client, sample));
+    let arms = reports.collect();
+    let ours: Vec<(Arm, Sample)> = measured
+        .into_iter()
+        .filter_map(|(arm, client, sample)| (client == Client::Curtail).then_some((arm, sample)))
+        .collect();
+    Report {
         experiment: experiment.name(),
         source: experiment.source(),
         cluster: setting.cluster.to_string(),
         scale: setting.scale,
         seed: setting.seed,
-        arms: measured.iter().map(|(arm, sample)| ArmReport::new(arm, sample)).collect(),
+        arms,
         published: experiment.published(setting),
-        conditions: experiment.conditions(setting, &Arms(&measured)),
-    })
+        conditions: experiment.conditions(setting, &Arms(&ours)),
+    }
 }
 
 /// The arms to run.

@@ -11,7 +11,10 @@ use super::{
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const RECORDS: f64 = 122_880.0;
 const SIZE: usize = 512;
@@ -131,14 +134,23 @@ impl Experiment for SlowBroker {
             earlier: false,
         };
         rehearse(&load, turn.setting)?;
-        testbed.slow(SLOW, DELAY)?;
-        let (sent, ()) = load.run_observed(testbed, turn.observe(), |_| Ok(()))?;
+        // Not before the start: what a client does to get ready is not measured, and teaches it nothing.
+        let sent = turn.send(load, |_| testbed.slow(SLOW, DELAY));
         testbed.slow(SLOW, Duration::ZERO)?;
+        let (sent, ()) = sent?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         note_shares(&mut sample, &sent.bytes_by_partition(), &leaders);
         testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
+        match (arm.name.starts_with("sticky-"), peer.sticks_by_batch()) {
+            (true, false) => Err("its partitioner is not that of before KIP-794"),
+            (false, true) => Err("its partitioner is that of the arm sticky"),
+            _ => Ok(()),
+        }
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

@@ -37,6 +37,9 @@ pub enum Error {
     /// The operating system refused a thread or an event loop.
     #[error("cannot start the client's threads: {0}")]
     Threads(std::io::Error),
+    /// The client that is measured has no such setting.
+    #[error("{0}")]
+    Lacking(String),
     /// What came back is not what was sent.
     #[error("{0}")]
     Unexpected(String),

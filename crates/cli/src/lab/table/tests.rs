@@ -19,7 +19,7 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
     };
     let arm = ArmReport {
         name: "hints",
-        client: "curtail",
+        client: "curtail".into(),
         records: 300_000,
         errors: 0,
         lost: 0,
@@ -57,7 +57,8 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "leader-move on embedded, scale 1, seed 1 (KIP-951)");
     assert!(
-        lines[2].starts_with("hints   300000   4.77    1.50  1.00  2.00  3.00   12.3"),
+        lines[2]
+            .starts_with("hints   300000   4.77    1.50  1.00  2.00  3.00   12.3   20.0    30.0"),
         "{text}"
     );
     assert_eq!(lines[3], "published or measured of others:");
@@ -66,4 +67,12 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
     assert_eq!(lines[5], "hints: moves 100");
     assert_eq!(lines[6], "hints: commit to blame for 2 of the 3 slowest");
     assert_eq!(lines[7], "NOT HELD: it works");
+
+    let mut report = report;
+    let other = ArmReport { client: "java".into(), ..report.arms[0].clone() };
+    report.arms.push(other);
+    let text = table(&report);
+    assert!(text.contains("\nhints (curtail)  300000"), "{text}");
+    assert!(text.contains("\nhints (java)     300000"), "{text}");
+    assert!(text.contains("\nhints (java): moves 100\n"), "{text}");
 }

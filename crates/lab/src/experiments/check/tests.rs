@@ -2,7 +2,7 @@ use super::*;
 use crate::experiments::load::Acknowledged;
 
 fn fate(sent: u64, partition: i32, offset: i64, at: u64) -> Fate {
-    let acknowledged = Acknowledged { partition, offset: Some(offset), written: sent, at };
+    let acknowledged = Acknowledged { partition, offset: Some(offset), written: Some(sent), at };
     Fate { sent, acknowledged: Some(acknowledged) }
 }
 

@@ -1,0 +1,174 @@
+//! A load that another client sends.
+
+use std::{thread, time::Instant};
+
+use curtail::ProducerConfig;
+
+use super::{Acknowledged, Fate, Keys, Load, Observation, Sent};
+use crate::{
+    cpu::CpuTime,
+    peers::{
+        Driver,
+        driver::{Measured, Order},
+        fates::Told,
+    },
+    perf::{Error, Result},
+};
+
+/// How much a client sends before what counts, as a part of the load and in seconds, whichever is less: a Java virtual
+/// machine compiles while it sends.
+const WARMUP_SHARE: u64 = 2;
+const WARMUP_SECONDS: f64 = 5.0;
+
+impl Load {
+    /// As [`Load::run`], sent by a driver. Its client has its own defaults for what the load does not set. Where the
+    /// brokers are in this process (`brokers_here`), its processor time counts too, as it does for Curtail.
+    ///
+    /// # Errors
+    /// [`Error::Lacking`] if the client lacks a setting, a driver that fails, and what the script says.
+    pub(in crate::experiments) fn run_by<T: Send>(
+        self,
+        driver: &Driver,
+        brokers_here: bool,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        let properties = given(&self.config);
+        if let Some(reason) = driver.peer().lacks(&properties) {
+            return Err(Error::Lacking(reason));
+        }
+        let (sending, start) = driver.load(&self.order(properties))?.go()?;
+        let before = CpuTime::now();
+        let (measured, scripted) = thread::scope(|scope| {
+            let script = scope.spawn(move || script(start));
+            let measured = sending.finish();
+            let here = CpuTime::now() - before;
+            let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (measured.map(|measured| (measured, here)), scripted)
+        });
+        let (measured, here) = measured?;
+        let mut sent = self.collect_told(start, measured);
+        if brokers_here {
+            sent.cpu = sent.cpu + here;
+        }
+        Ok((sent, scripted?))
+    }
+
+    fn order(&self, properties: Vec<(String, String)>) -> Order {
+        let warmup = (self.rate * WARMUP_SECONDS) as u64;
+        Order {
+            bootstrap: self.config.common.bootstrap_servers.join(","),
+            topic: self.topic.clone(),
+            records: self.records,
+            warmup: if self.warm_up { warmup.min(self.records / WARMUP_SHARE) } else { 0 },
+            rate: self.rate,
+            size: self.size,
+            keys: match self.keys {
+                Keys::None => None,
+                Keys::Cycle(count) => Some(count),
+            },
+            seed: self.seed,
+            properties,
+        }
+    }
+
+    fn collect_told(self, start: Instant, measured: Measured) -> Sent {
+        let Measured { fates, cpu, first_error } = measured;
+        let fates = fates.into_iter().map(fate).collect();
+        let observation = Observation::default();
+        Sent { start, fates, first_error, observation, load: self, cpu }
+    }
+}
+
+fn fate(Told { sent, acknowledged }: Told) -> Fate {
+    let acknowledged = acknowledged.map(|place| Acknowledged {
+        partition: place.partition,
+        offset: place.offset,
+        written: None,
+        at: place.at,
+    });
+    Fate { sent, acknowledged }
+}
+
+/// What these settings say beside Curtail's defaults, which are Kafka's where Kafka has the setting.
+fn given(config: &ProducerConfig) -> Vec<(String, String)> {
+    let defaults = ProducerConfig::default().properties();
+    let told = config.properties().into_iter().zip(defaults);
+    told.filter(|(given, default)| given != default && given.0 != "bootstrap.servers")
+        .map(|((name, value), _)| (name.to_owned(), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{super::Placement, *};
+    use crate::peers::Peer;
+
+    fn load(config: ProducerConfig) -> Load {
+        Load {
+            config,
+            topic: "t".into(),
+            records: 3,
+            warmup: 1,
+            rate: 1000.0,
+            size: 10,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            seed: 1,
+            warm_up: true,
+            earlier: false,
+        }
+    }
+
+    /// A driver that tells of three records: acknowledged after 5 ms, not at all, and after 9 ms.
+    fn driver() -> Driver {
+        const TEXT: &str = r#"
+            while [ $# -gt 0 ]; do
+                case "$1" in --fates) fates="$2";; --json) json="$2";; esac
+                shift
+            done
+            echo ready
+            read go
+            time() { printf "$(printf '\\\\%03o' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)))\0\0\0\0\0"; }
+            {
+                time 0; time 5000000; printf '\1\0\0\0'; time 7
+                time 1000000; printf '\377\377\377\377\377\377\377\377'; printf '\0\0\0\0'; time 0
+                time 2500000; time 9000000; printf '\2\0\0\0'; time 8
+            } > "$fates"
+            echo 'first error: too late' >&2
+            echo '{"cpu_user_us":3000,"cpu_system_us":1000}' > "$json"
+        "#;
+        Driver::new(Peer::Librdkafka, ["sh", "-c", TEXT, "driver"].map(Into::into).into())
+    }
+
+    #[test]
+    fn what_another_client_tells_is_measured_as_what_ours_does() {
+        let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
+        let script = |start: Instant| Ok(start.elapsed());
+        let (sent, _) = load(config).run_by(&driver(), false, script).unwrap();
+        let sample = sent.sample();
+        assert_eq!((sample.records, sample.errors, sample.bytes), (1, 1, 10));
+        assert_eq!(sample.first_error.as_deref(), Some("too late"));
+        assert_eq!(sample.cpu.total(), Duration::from_millis(4));
+        // From when it was due, not from when it was sent.
+        assert_eq!(sample.latency.max(), Duration::from_millis(7));
+        assert_eq!(sample.produce.count(), 0);
+        assert_eq!(sent.longest_silence(0), 4_000_000);
+        assert_eq!(sent.bytes_by_partition(), [(1, 10), (2, 10)].into());
+    }
+
+    #[test]
+    fn a_setting_that_the_client_lacks_is_known_before_anything_is_sent() {
+        let mut config = ProducerConfig::new("127.0.0.1:1");
+        config.set("partitioner.availability.timeout.ms", "5").unwrap();
+        let run = load(config).run_by(&driver(), false, |_| Ok(()));
+        assert!(matches!(run, Err(Error::Lacking(text)) if text.contains("availability")));
+    }
+
+    #[test]
+    fn another_client_is_told_what_was_set_and_nothing_else() {
+        let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
+        assert_eq!(given(&config), [("linger.ms".to_owned(), "0".to_owned())]);
+    }
+}

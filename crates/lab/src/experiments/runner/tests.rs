@@ -1,0 +1,129 @@
+use std::{sync::Mutex, time::Duration};
+
+use super::*;
+use crate::{
+    experiments::{Condition, Published, Testbed},
+    peers::Peer,
+};
+
+const PLAIN: Arm = Arm { name: "plain", about: "", properties: &[] };
+const OURS: Arm =
+    Arm { name: "ours", about: "", properties: &[("curtail.suspicion.enable", "false")] };
+
+/// Two arms in two rounds; notes who ran.
+#[derive(Default)]
+struct Noting(Mutex<Vec<String>>);
+
+impl Experiment for Noting {
+    fn name(&self) -> &'static str {
+        "noting"
+    }
+
+    fn about(&self) -> &'static str {
+        ""
+    }
+
+    fn source(&self) -> &'static str {
+        ""
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![PLAIN, OURS]
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        2
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        Vec::new()
+    }
+
+    fn start(&self, _: &Setting) -> Result<Testbed> {
+        Ok(Testbed::none())
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        self.0.lock().unwrap().push(turn.topic("x"));
+        if turn.driver.is_some_and(|driver| driver.peer() == Peer::FranzGo) {
+            return Err(Error::Lacking("it has no such thing".into()));
+        }
+        let records = if turn.driver.is_some() { 1 } else { 10 };
+        Ok(Sample { records, elapsed: Duration::from_secs(1), ..Sample::default() })
+    }
+
+    fn admits(&self, _: &Arm, peer: Peer) -> Result<(), &'static str> {
+        if peer == Peer::Librdkafka { Err("it is not wanted") } else { Ok(()) }
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let records = arms.get(PLAIN.name).map(|sample| sample.records);
+        vec![Condition { text: format!("{records:?}"), held: true }]
+    }
+}
+
+fn setting(clients: &[Client]) -> Setting {
+    let clients = clients.to_vec();
+    let cluster = ClusterKind::Embedded;
+    Setting { cluster, arm: None, clients, peers: None, scale: 1.0, seed: 1, reader: false }
+}
+
+#[test]
+fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
+    let [java, go, librdkafka] = [Peer::Java, Peer::FranzGo, Peer::Librdkafka].map(Client::Peer);
+    let setting = setting(&[Client::Curtail, java, go, librdkafka]);
+    let experiment = Noting::default();
+    let mut told = Vec::new();
+    let mut progress = |event: Event<'_>| {
+        if let Event::Without { arm, client, reason } = event {
+            told.push(format!("{arm} {client}: {reason}"));
+        }
+    };
+    let mut pairs = pairs(&experiment, &setting, &mut progress).unwrap();
+    let drivers = [Peer::Java, Peer::FranzGo].map(|peer| Driver::new(peer, Vec::new()));
+    measure(&experiment, &setting, &mut pairs, &drivers, &mut progress).unwrap();
+    let ran = experiment.0.lock().unwrap().clone();
+    assert_eq!(
+        ran,
+        [
+            "lab-x-plain-0",
+            "lab-x-plain-0-java",
+            "lab-x-plain-0-franz-go",
+            "lab-x-ours-0",
+            "lab-x-plain-1-java",
+            "lab-x-ours-1",
+            "lab-x-plain-1"
+        ]
+    );
+    assert_eq!(
+        told,
+        [
+            "plain librdkafka: it is not wanted",
+            "ours java: it has no curtail.suspicion.enable=false",
+            "ours franz-go: it has no curtail.suspicion.enable=false",
+            "ours librdkafka: it is not wanted",
+            "plain franz-go: it has no such thing"
+        ]
+    );
+    let report = report(&experiment, &setting, pairs);
+    let arms: Vec<(&str, &str, u64)> =
+        report.arms.iter().map(|arm| (arm.name, &*arm.client, arm.records)).collect();
+    assert_eq!(arms, [("plain", "curtail", 20), ("plain", "java", 2), ("ours", "curtail", 20)]);
+    assert_eq!(report.conditions[0].text, "Some(20)");
+}
+
+#[test]
+fn a_run_without_any_arm_says_why() {
+    let experiment = Noting::default();
+    for (clients, expected) in [
+        (
+            vec![Client::Peer(Peer::Librdkafka)],
+            "no arm of noting can be run with this client: it is not wanted",
+        ),
+        (vec![], "name at least one client, and each of them once"),
+        (vec![Client::Curtail, Client::Curtail], "name at least one client, and each of them once"),
+    ] {
+        let error = run(&experiment, &setting(&clients), &mut |_| {}).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,225 @@
+//! Where the drivers' sources are, and what builds them.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::SystemTime,
+};
+
+use super::{Driver, Peer};
+use crate::perf::{Error, Result};
+
+/// The project's folder `peers/`.
+#[derive(Clone, Debug)]
+pub struct Checkout {
+    folder: PathBuf,
+}
+
+/// How a driver is made.
+#[derive(Debug, PartialEq, Eq)]
+struct Recipe {
+    /// Below `peers/`.
+    folder: &'static str,
+    /// The programs it takes, and what to do without one.
+    needs: &'static [(&'static str, &'static str)],
+    build: Vec<OsString>,
+    /// Whether the build tool finds out by itself, and quickly, that there is nothing to do.
+    quick: bool,
+    /// What the build makes.
+    made: PathBuf,
+    /// The driver's command.
+    run: Vec<OsString>,
+}
+
+const CARGO: (&str, &str) = ("cargo", "install a Rust toolchain");
+const JAVA: (&str, &str) = ("java", "install Java 17 or newer");
+const MAVEN: (&str, &str) = ("mvn", "install Maven 3.8 or newer");
+const GO: (&str, &str) = ("go", "install Go 1.26 or newer");
+const MAKE: (&str, &str) = ("make", "install make (librdkafka is built from its sources)");
+const CC: (&str, &str) = ("cc", "install a C compiler");
+
+/// A file that tells the folder from others of that name.
+const MARK: &str = "librdkafka/Cargo.toml";
+
+impl Checkout {
+    /// The given folder, or `peers/` in the current directory or one above it.
+    ///
+    /// # Errors
+    /// There is none: the drivers are no part of an installed command.
+    pub fn find(given: Option<&Path>) -> Result<Self> {
+        if let Some(folder) = given {
+            return match folder.join(MARK).is_file() {
+                true => Ok(Self { folder: folder.to_owned() }),
+                false => Err(Error::Options(format!(
+                    "{} is not the folder `peers` of the project",
+                    folder.display()
+                ))),
+            };
+        }
+        let here = env::current_dir().map_err(|error| Error::Options(error.to_string()))?;
+        let found = here.ancestors().map(|above| above.join("peers"));
+        let found = found.into_iter().find(|folder| folder.join(MARK).is_file());
+        found.map(|folder| Self { folder }).ok_or_else(|| {
+            Error::Options(
+                "other clients are built from the project's checkout; run this inside it, or say \
+                 where its folder `peers` is with --peers DIR"
+                    .into(),
+            )
+        })
+    }
+
+    /// Builds a driver, unless it is there and newer than what it is made of.
+    ///
+    /// # Errors
+    /// A tool that is missing, a build that fails.
+    pub(super) fn build(&self, peer: Peer) -> Result<Driver> {
+        let recipe = Recipe::of(peer, &self.folder);
+        let folder = self.folder.join(recipe.folder);
+        let driver = Driver::new(peer, recipe.run);
+        if !recipe.quick && is_current(&recipe.made, &folder) {
+            require(peer, recipe.needs.iter().filter(|(program, _)| *program != MAVEN.0))?;
+            return Ok(driver);
+        }
+        require(peer, recipe.needs.iter())?;
+        let [program, words @ ..] = &recipe.build[..] else { return Ok(driver) };
+        let mut build = Command::new(program);
+        build.args(words).current_dir(&folder);
+        // Each driver has its own target directory, wherever the project's own is.
+        if program == CARGO.0 {
+            build.env("CARGO_TARGET_DIR", folder.join("target"));
+        }
+        let output = build.output().map_err(|error| failed(peer, &error.to_string()))?;
+        if !output.status.success() {
+            let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.push_str(&String::from_utf8_lossy(&output.stderr));
+            return Err(failed(peer, &last_lines(&text)));
+        }
+        Ok(driver)
+    }
+}
+
+impl Recipe {
+    fn of(peer: Peer, peers: &Path) -> Self {
+        match peer {
+            Peer::Java | Peer::Java36 | Peer::Java32 | Peer::Java28 => java(peer, peers),
+            Peer::Librdkafka => rust("librdkafka", &[CARGO, CC, MAKE], peers),
+            Peer::ConfluentRust => rust("confluent-rust", &[CARGO, CC], peers),
+            Peer::FranzGo => {
+                let program = "curtail-peer-franz-go";
+                let made = peers.join("franz-go").join(program);
+                Self {
+                    folder: "franz-go",
+                    needs: &[GO],
+                    build: words(["go", "build", "-o", program, "."]),
+                    quick: true,
+                    run: vec![made.clone().into()],
+                    made,
+                }
+            }
+        }
+    }
+}
+
+fn rust(name: &'static str, needs: &'static [(&str, &str)], peers: &Path) -> Recipe {
+    let made = peers.join(name).join("target/release").join(format!("curtail-peer-{name}"));
+    Recipe {
+        folder: name,
+        needs,
+        build: words(["cargo", "build", "--release", "--locked"]),
+        quick: true,
+        run: vec![made.clone().into()],
+        made,
+    }
+}
+
+/// One source, built against several releases of kafka-clients: each has a folder of its own below `target`, but for
+/// the current one.
+fn java(peer: Peer, peers: &Path) -> Recipe {
+    let version = peer.kafka_clients().unwrap_or_default();
+    let target = peers.join("java/target");
+    let mut build = words(["mvn", "-q", "-B", "package"]);
+    let target = if peer == Peer::Java {
+        target
+    } else {
+        let target = target.join(version);
+        build.push(format!("-Dkafka.version={version}").into());
+        let mut directory = OsString::from("-Dpeer.directory=");
+        directory.push(&target);
+        build.push(directory);
+        target
+    };
+    let made = target.join("curtail-peer-java.jar");
+    let mut classes = made.clone().into_os_string();
+    classes.push(":");
+    classes.push(target.join("jars/*"));
+    // The collector's settings are those of Kafka's own start scripts; the heap is that of its perf tool.
+    let mut run = words([
+        "java",
+        "-server",
+        "-Xmx512m",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+        "-cp",
+    ]);
+    run.extend([classes, "curtail.peers.Main".into()]);
+    Recipe { folder: "java", needs: &[JAVA, MAVEN], build, quick: false, made, run }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.map(OsString::from).into()
+}
+
+/// Refuses with what is missing and what it is for.
+fn require<'a>(
+    peer: Peer,
+    needs: impl Iterator<Item = &'a (&'static str, &'static str)>,
+) -> Result<()> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = |program: &str| env::split_paths(&path).any(|at| at.join(program).is_file());
+    let missing = needs.filter(|(program, _)| !found(program));
+    let missing: Vec<String> =
+        missing.map(|(program, advice)| format!("`{program}` is missing: {advice}")).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Options(format!("{} cannot be built: {}", peer.name(), missing.join("; "))))
+}
+
+/// Whether the file is newer than everything in the folder but what was built there.
+fn is_current(made: &Path, folder: &Path) -> bool {
+    let Ok(made) = fs::metadata(made).and_then(|made| made.modified()) else { return false };
+    newest(folder).is_some_and(|newest| newest <= made)
+}
+
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let mut newest = None;
+    for entry in fs::read_dir(folder).ok()? {
+        let entry = entry.ok()?;
+        if entry.file_name() == "target" {
+            continue;
+        }
+        let changed = match entry.file_type().ok()?.is_dir() {
+            true => self::newest(&entry.path()),
+            false => entry.metadata().and_then(|file| file.modified()).ok(),
+        };
+        newest = newest.max(changed);
+    }
+    newest
+}
+
+/// The end of what a build has said, on one line.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(8)..].join(" | ")
+}
+
+fn failed(peer: Peer, reason: &str) -> Error {
+    Error::Options(format!("{} cannot be built: {reason}", peer.name()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+//! Runs drivers: a process that is told what to send, says when it is ready, and begins at a moment it is given.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{BufRead as _, BufReader, Read, Write as _},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use nix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::{
+    Peer,
+    fates::{self, Told},
+};
+use crate::{
+    cpu::CpuTime,
+    perf::{Error, Result, sleep_precisely},
+};
+
+/// How long a driver may take to start, beside its warm-up.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+/// How long it may take to end behind the last record's time: longer than any client waits for an acknowledgement.
+const END_LIMIT: Duration = Duration::from_secs(420);
+/// How long its process may outlive what it says.
+const EXIT_LIMIT: Duration = Duration::from_secs(30);
+/// From the word to the start, so that the word is there by then.
+const LEAD: Duration = Duration::from_millis(20);
+/// Lines of its stderr that an error shows.
+const TAIL: usize = 6;
+
+/// Another client's driver, built.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    peer: Peer,
+    command: Vec<OsString>,
+}
+
+/// What a driver is to send.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Order {
+    pub(crate) bootstrap: String,
+    pub(crate) topic: String,
+    /// Those that count.
+    pub(crate) records: u64,
+    /// Those before, which nobody is told about.
+    pub(crate) warmup: u64,
+    pub(crate) rate: f64,
+    pub(crate) size: usize,
+    /// How many different keys; `None` for records without one.
+    pub(crate) keys: Option<u64>,
+    pub(crate) seed: u64,
+    pub(crate) properties: Vec<(String, String)>,
+}
+
+/// One record after the other, from the send to the poll.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RoundTrips {
+    pub(crate) bootstrap: String,
+    pub(crate) topic: String,
+    pub(crate) records: u64,
+    pub(crate) warmup: u64,
+    pub(crate) size: usize,
+    pub(crate) acks: &'static str,
+    pub(crate) properties: Vec<(String, String)>,
+}
+
+/// What a driver has measured.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) fates: Vec<Told>,
+    pub(crate) cpu: CpuTime,
+    /// The first error that a record had.
+    pub(crate) first_error: Option<String>,
+}
+
+/// The part of a driver's JSON that the fates do not tell.
+#[derive(Deserialize)]
+struct Summary {
+    cpu_user_us: u64,
+    cpu_system_us: u64,
+}
+
+impl Order {
+    fn arguments(&self) -> Vec<String> {
+        let Self { bootstrap, topic, records, warmup, rate, size, keys, seed, properties } = self;
+        let mut words = flags(&[
+            ("--bootstrap-server", bootstrap.clone()),
+            ("--topic", topic.clone()),
+            ("--num-records", (records + warmup).to_string()),
+            ("--warmup-records", warmup.to_string()),
+            ("--throughput", rate.to_string()),
+            ("--record-size", size.to_string()),
+            ("--seed", seed.to_string()),
+        ]);
+        if let Some(keys) = keys {
+            words.extend(flags(&[("--keys", keys.to_string())]));
+        }
+        words.extend(settings(properties));
+        words.insert(0, "load".into());
+        words
+    }
+
+    /// From the start until the last record is due.
+    fn length(&self) -> Duration {
+        Duration::from_secs_f64(self.records as f64 / self.rate)
+    }
+}
+
+impl RoundTrips {
+    fn arguments(&self) -> Vec<String> {
+        let Self { bootstrap, topic, records, warmup, size, acks, properties } = self;
+        let mut words = flags(&[
+            ("--bootstrap-server", bootstrap.clone()),
+            ("--topic", topic.clone()),
+            ("--num-records", (records + warmup).to_string()),
+            ("--warmup-records", warmup.to_string()),
+            ("--record-size", size.to_string()),
+            ("--producer-acks", (*acks).to_owned()),
+        ]);
+        words.extend(settings(properties));
+        words.insert(0, "e2e".into());
+        words
+    }
+}
+
+fn flags(pairs: &[(&str, String)]) -> Vec<String> {
+    pairs.iter().flat_map(|(flag, value)| [(*flag).to_owned(), value.clone()]).collect()
+}
+
+fn settings(properties: &[(String, String)]) -> impl Iterator<Item = String> {
+    let pairs = properties.iter().map(|(name, value)| format!("{name}={value}"));
+    pairs.flat_map(|pair| ["--command-property".to_owned(), pair])
+}
+
+impl Driver {
+    /// A driver that is started with this command.
+    pub(crate) fn new(peer: Peer, command: Vec<OsString>) -> Self {
+        Self { peer, command }
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Starts it and returns when it is ready to send the first record that counts.
+    pub(crate) fn load(&self, order: &Order) -> Result<Ready> {
+        let mut running = Running::start(self, order.arguments())?;
+        let warming = Duration::from_secs_f64(order.warmup as f64 / order.rate);
+        let limit = READY_LIMIT + 2 * warming;
+        match running.lines.recv_timeout(limit) {
+            Ok(line) if line == "ready" => {}
+            Ok(line) => return Err(running.failed(&format!("says {line:?} instead of \"ready\""))),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(running.failed(&format!("is not ready after {limit:?}")));
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(running.ended()),
+        }
+        Ok(Ready { running, records: order.records, limit: 2 * order.length() + END_LIMIT })
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn round_trips(&self, trips: &RoundTrips) -> Result<Measured> {
+        let running = Running::start(self, trips.arguments())?;
+        // A record may take a minute, but hardly all of them.
+        let all = u32::try_from(trips.records + trips.warmup).unwrap_or(u32::MAX);
+        let limit = END_LIMIT + Duration::from_millis(100) * all;
+        running.finish(trips.records, limit)
+    }
+}
+
+/// A driver that waits for the word.
+pub(crate) struct Ready {
+    running: Running,
+    records: u64,
+    limit: Duration,
+}
+
+/// A driver that sends.
+pub(crate) struct Sending(Ready);
+
+impl Ready {
+    /// Gives the word; says when the first record is due.
+    pub(crate) fn go(mut self) -> Result<(Sending, Instant)> {
+        let clock = clock_gettime(ClockId::CLOCK_MONOTONIC)
+            .map_err(|error| Error::Unexpected(format!("the clock cannot be read: {error}")))?;
+        let (start, nanos) = (Instant::now() + LEAD, (Duration::from(clock) + LEAD).as_nanos());
+        let told = self.running.stdin.as_mut().map(|stdin| writeln!(stdin, "go {nanos}"));
+        if !matches!(told, Some(Ok(()))) {
+            return Err(self.running.ended());
+        }
+        Ok((Sending(self), start))
+    }
+}
+
+impl Sending {
+    /// Waits until every record is acknowledged or has failed.
+    pub(crate) fn finish(self) -> Result<Measured> {
+        let Ready { running, records, limit } = self.0;
+        running.finish(records, limit)
+    }
+}
+
+/// The process of a driver. It ends with this value.
+struct Running {
+    name: &'static str,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    /// All lines of its stderr, once that is closed.
+    said: Option<JoinHandle<Vec<String>>>,
+    /// Where its fates and its figures are to be.
+    folder: TempDir,
+}
+
+const FATES: &str = "fates";
+const JSON: &str = "json";
+
+impl Running {
+    fn start(driver: &Driver, arguments: Vec<String>) -> Result<Self> {
+        let (name, command) = (driver.peer.name(), &driver.command);
+        let cannot = |error| Error::Options(format!("{name} does not start: {error}"));
+        let folder = tempfile::Builder::new().prefix("curtail-peer-").tempdir().map_err(cannot)?;
+        let [program, words @ ..] = &command[..] else {
+            return Err(Error::Options(format!("{name} has no command")));
+        };
+        // What it inherits: its sleeps end as punctually as those of this process.
+        sleep_precisely();
+        let mut child = Command::new(program)
+            .args(words)
+            .args(arguments)
+            .arg("--fates")
+            .arg(folder.path().join(FATES))
+            .arg("--json")
+            .arg(folder.path().join(JSON))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        let (sender, lines) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            // Nobody listening any more is the end of the run.
+            std::thread::spawn(move || each_line(stdout, |line| sender.send(line).is_ok()));
+        }
+        let said = child.stderr.take().map(|stderr| {
+            std::thread::spawn(move || {
+                let mut all = Vec::new();
+                each_line(stderr, |line| {
+                    all.push(line);
+                    true
+                });
+                all
+            })
+        });
+        let stdin = child.stdin.take();
+        Ok(Self { name, child, stdin, lines, said, folder })
+    }
+
+    /// Waits for its end and reads what it has written.
+    fn finish(mut self, records: u64, limit: Duration) -> Result<Measured> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                // Figures for a person.
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(self.failed(&format!("has not ended after {limit:?}")));
+                }
+            }
+        }
+        if self.exit().is_none_or(|status| !status.success()) {
+            return Err(self.ended());
+        }
+        self.read(records).map_err(|reason| self.failed(&format!("has written {reason}")))
+    }
+
+    fn read(&mut self, records: u64) -> Result<Measured, String> {
+        let file = |name: &str| {
+            fs::read(self.folder.path().join(name)).map_err(|error| format!("no {name}: {error}"))
+        };
+        let summary: Summary = serde_json::from_slice(&file(JSON)?)
+            .map_err(|error| format!("figures that cannot be read: {error}"))?;
+        let fates = fates::read(&file(FATES)?, records).map_err(|error| error.to_string())?;
+        let cpu = CpuTime {
+            user: Duration::from_micros(summary.cpu_user_us),
+            system: Duration::from_micros(summary.cpu_system_us),
+        };
+        let said = self.stderr();
+        let first = said.iter().find_map(|line| line.strip_prefix("first error: "));
+        Ok(Measured { fates, cpu, first_error: first.map(str::to_owned) })
+    }
+
+    /// How it ended, once it has closed its output; `None` if it goes on all the same.
+    fn exit(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + EXIT_LIMIT;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    /// What its early end was.
+    fn ended(&mut self) -> Error {
+        match self.exit() {
+            Some(status) => self.failed(&format!("has ended ({status})")),
+            None => self.failed("has closed its output and goes on"),
+        }
+    }
+
+    /// An error with its last words. It is over then.
+    fn failed(&mut self, what: &str) -> Error {
+        self.kill();
+        let said = self.stderr();
+        let said: Vec<&str> =
+            said.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let said = match &said[said.len().saturating_sub(TAIL)..] {
+            [] => "nothing".to_owned(),
+            last => last.join(" | "),
+        };
+        Error::Unexpected(format!("the driver of {} {what}; its last words: {said}", self.name))
+    }
+
+    /// All that it has said on stderr. Only when it is over.
+    fn stderr(&mut self) -> Vec<String> {
+        self.said.take().and_then(|said| said.join().ok()).unwrap_or_default()
+    }
+
+    fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Every line of a stream that is wanted, until its end. Bytes that are no text count as such.
+fn each_line(stream: impl Read, mut wanted: impl FnMut(String) -> bool) {
+    for line in BufReader::new(stream).split(b'\n') {
+        let Ok(line) = line else { return };
+        let text = String::from_utf8_lossy(&line);
+        if !wanted(text.trim_end().to_owned()) {
+            return;
+        }
+    }
+}
