@@ -21,7 +21,7 @@ from pathlib import Path
 PEERS = Path(__file__).resolve().parent
 ROOT = PEERS.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-CLIENTS = ("curtail", "java", "librdkafka", "franz-go", "floor")
+CLIENTS = ("curtail", "java", "librdkafka", "franz-go", "confluent-rust", "floor")
 TOOLS = ("produce-max", "produce-rate", "e2e", "consume")
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 
@@ -41,7 +41,7 @@ def need(*commands):
         "mvn": "install Maven 3.8 or newer",
         "go": "install Go 1.26 or newer",
         "make": "install make (librdkafka is built from its sources)",
-        "cc": "install a C compiler (librdkafka is built from its sources)",
+        "cc": "install a C compiler",
     }
     missing = [command for command in commands if shutil.which(command) is None]
     if missing:
@@ -87,6 +87,14 @@ def librdkafka(rebuild):
     return [str(folder / "target/release/curtail-peer-librdkafka")]
 
 
+def confluent_rust(rebuild):
+    folder = PEERS / "confluent-rust"
+    if rebuild:
+        need("cargo", "cc")
+        build(["cargo", "build", "--release"], folder, CARGO_TARGET_DIR=str(folder / "target"))
+    return [str(folder / "target/release/curtail-peer-confluent-rust")]
+
+
 def franz_go(rebuild):
     folder = PEERS / "franz-go"
     if rebuild:
@@ -103,7 +111,8 @@ def floor(rebuild):
     return [str(folder / "target/release/curtail-peer-floor")]
 
 
-DRIVERS = {"curtail": curtail, "java": java, "librdkafka": librdkafka, "franz-go": franz_go, "floor": floor}
+DRIVERS = {"curtail": curtail, "java": java, "librdkafka": librdkafka, "franz-go": franz_go,
+           "confluent-rust": confluent_rust, "floor": floor}
 
 # No client, but one socket that sends a request at a time: it has only this load.
 ONLY = {"floor": ("produce-rate",)}
@@ -248,7 +257,7 @@ def one(args, run, driver, broker, filled, out):
     if own_topic:
         broker.delete(topic)
     told = brief(run.tool, result) if result else "no result"
-    print(f"  round {run.round} {run.tool:12} {run.client:10} {told}", flush=True)
+    print(f"  round {run.round} {run.tool:12} {run.client:14} {told}", flush=True)
     # What the last run wrote is on the disk before the next one begins: a broker whose page cache is full waits for
     # the disk, and that would be measured instead of the client that comes next.
     os.sync()

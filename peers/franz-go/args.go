@@ -16,7 +16,10 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
                [--warmup-records N] [--command-property k=v]... [--json FILE]
        consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
        e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
-               [--warmup-records N] [--command-property k=v]... [--json FILE]
+               [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
+       load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
+               [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
+               [--fates FILE]; waits for the line "go" on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...`
 
@@ -30,19 +33,24 @@ type options struct {
 	warmup     int
 	recordSize int
 	// rate is in records a second; not positive is as fast as possible.
-	rate       float64
-	acks       string
-	json       string
+	rate float64
+	acks string
+	json string
+	// fates is where the fates of the records are written.
+	fates string
+	// keys is how many different ones there are; 0 for records without one.
+	keys       int
+	seed       uint64
 	group      string
 	assignor   string
 	properties map[string]string
 }
 
 func parse(arguments []string) (*options, error) {
-	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", groupTool}, arguments[0]) {
+	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", groupTool}, arguments[0]) {
 		return nil, errors.New(usage)
 	}
-	args := &options{tool: arguments[0], rate: -1, acks: "1", properties: map[string]string{}}
+	args := &options{tool: arguments[0], rate: -1, acks: "1", seed: 1, properties: map[string]string{}}
 	for rest := arguments[1:]; len(rest) > 0; rest = rest[2:] {
 		if len(rest) == 1 {
 			return nil, fmt.Errorf("%s needs a value\n%s", rest[0], usage)
@@ -62,6 +70,9 @@ func parse(arguments []string) (*options, error) {
 	}
 	if args.warmup >= args.records {
 		return nil, errors.New("--warmup-records must be fewer than --num-records")
+	}
+	if args.tool == "load" && (args.rate <= 0 || args.recordSize < 8) {
+		return nil, errors.New("load needs a --throughput above 0 and records of 8 bytes at least")
 	}
 	return args, nil
 }
@@ -85,6 +96,12 @@ func (args *options) set(flag, value string) error {
 		args.acks = value
 	case "--json":
 		args.json = value
+	case "--fates":
+		args.fates = value
+	case "--keys":
+		args.keys, err = strconv.Atoi(value)
+	case "--seed":
+		args.seed, err = strconv.ParseUint(value, 10, 64)
 	case "--group":
 		args.group = value
 	case "--assignor":
@@ -143,7 +160,8 @@ var consumerProperties = map[string]setter{
 	"auto.commit.interval.ms": number(func(n int) kgo.Opt {
 		return kgo.AutoCommitInterval(time.Duration(n) * time.Millisecond)
 	}),
-	"client.id": clientID,
+	"client.id":      clientID,
+	"group.protocol": classicOnly,
 }
 
 // kafkaOptions maps the properties of one role; those of the other are passed over only in a tool that has both.
@@ -223,6 +241,14 @@ func idempotenceOption(value string) ([]kgo.Opt, error) {
 		return []kgo.Opt{kgo.DisableIdempotentWrite()}, nil
 	}
 	return nil, fmt.Errorf("%q is not true or false", value)
+}
+
+// classicOnly: the protocol of KIP-848 is not on offer by an option.
+func classicOnly(value string) ([]kgo.Opt, error) {
+	if value != "classic" {
+		return nil, fmt.Errorf("%q is not classic", value)
+	}
+	return nil, nil
 }
 
 func clientID(value string) ([]kgo.Opt, error) {

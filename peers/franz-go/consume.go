@@ -109,7 +109,7 @@ func endToEnd(args *options) (*report, error) {
 	defer producer.Close()
 	defer consumer.Close()
 	pool := payloads(args.recordSize)
-	latency := &histogram{}
+	latency, fates := &histogram{}, newFates(args.records-args.warmup)
 	start, begun := cpuNow(), time.Now()
 	for i := range args.records {
 		if i == args.warmup && i > 0 {
@@ -122,7 +122,8 @@ func endToEnd(args *options) (*report, error) {
 			return nil, fmt.Errorf("record %d was not accepted: %w", i, err)
 		}
 		fetches, err := poll(consumer)
-		latency.record(time.Since(sent))
+		read := time.Now()
+		latency.record(read.Sub(sent))
 		if err != nil {
 			return nil, fmt.Errorf("record %d did not come back: %w", i, err)
 		}
@@ -130,8 +131,14 @@ func endToEnd(args *options) (*report, error) {
 		if len(records) != 1 || !bytes.Equal(records[0].Value, payload) {
 			return nil, fmt.Errorf("record %d came back changed or out of turn", i)
 		}
+		if i >= args.warmup {
+			fates[i-args.warmup] = fate{sent.Sub(begun), read.Sub(begun), records[0].Partition, records[0].Offset}
+		}
 	}
 	elapsed, end := time.Since(begun), cpuNow()
+	if err := writeFates(args.fates, fates); err != nil {
+		return nil, err
+	}
 	records := args.records - args.warmup
 	return &report{
 		tool: "e2e", records: records, recordSize: args.recordSize, bytes: records * args.recordSize, elapsed: elapsed,

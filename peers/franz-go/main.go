@@ -21,7 +21,9 @@ func run(arguments []string) error {
 	if args.tool == groupTool {
 		return groupConsume(args)
 	}
-	tools := map[string]func(*options) (*report, error){"produce": produce, "consume": consume, "e2e": endToEnd}
+	tools := map[string]func(*options) (*report, error){
+		"produce": produce, "consume": consume, "e2e": endToEnd, "load": load,
+	}
 	result, err := tools[args.tool](args)
 	if err != nil {
 		return err

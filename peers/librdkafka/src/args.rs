@@ -7,7 +7,10 @@ usage: produce --bootstrap-server B --topic T --num-records N --record-size S --
                [--warmup-records N] [--command-property k=v]... [--json FILE]
        consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
        e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
-               [--warmup-records N] [--command-property k=v]... [--json FILE]
+               [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
+       load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
+               [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
+               [--fates FILE]; waits for the line 'go' on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...";
 
@@ -16,6 +19,7 @@ pub enum Tool {
     Produce,
     Consume,
     EndToEnd,
+    Load,
     GroupConsume,
 }
 
@@ -33,6 +37,11 @@ pub struct Args {
     pub acks: Option<String>,
     pub properties: Vec<(String, String)>,
     pub json: Option<String>,
+    /// Where the fates of the records are written.
+    pub fates: Option<String>,
+    /// How many different keys; 0 for records without one.
+    pub keys: u64,
+    pub seed: u64,
     pub group: String,
     pub assignor: String,
 }
@@ -43,6 +52,7 @@ impl Args {
             Some("produce") => Tool::Produce,
             Some("consume") => Tool::Consume,
             Some("e2e") => Tool::EndToEnd,
+            Some("load") => Tool::Load,
             Some("group-consume") => Tool::GroupConsume,
             _ => return Err(USAGE.into()),
         };
@@ -57,6 +67,9 @@ impl Args {
             acks: None,
             properties: Vec::new(),
             json: None,
+            fates: None,
+            keys: 0,
+            seed: 1,
             group: String::new(),
             assignor: String::new(),
         };
@@ -78,6 +91,9 @@ impl Args {
             "--throughput" => self.rate = Some(number(flag, &value)?).filter(|rate| *rate > 0.0),
             "--producer-acks" => self.acks = Some(value),
             "--json" => self.json = Some(value),
+            "--fates" => self.fates = Some(value),
+            "--keys" => self.keys = number(flag, &value)?,
+            "--seed" => self.seed = number(flag, &value)?,
             "--group" => self.group = value,
             "--assignor" => self.assignor = value,
             "--command-property" => {
@@ -102,6 +118,10 @@ impl Args {
         ];
         if let Some((flag, _)) = missing.iter().find(|(_, missing)| *missing) {
             return Err(format!("{flag} is needed\n{USAGE}").into());
+        }
+        if self.tool == Tool::Load && (self.rate.is_none() || self.record_size < 8) {
+            let text = "load needs a --throughput above 0 and records of 8 bytes at least";
+            return Err(text.into());
         }
         if self.warmup >= self.records && !grouped {
             return Err("--warmup-records must be fewer than --num-records".into());

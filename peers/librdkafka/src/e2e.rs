@@ -17,6 +17,7 @@ use crate::Failure;
 use crate::args::Args;
 use crate::consume::{QUIET_LIMIT, partitions};
 use crate::measure::{Cpu, Histogram, Report, payloads};
+use crate::open_loop::Fates;
 use crate::properties::{self, Role};
 
 const PAYLOADS: usize = 1024;
@@ -72,15 +73,18 @@ fn measure(
 ) -> Result<Report, Failure> {
     let payloads = payloads(PAYLOADS, args.record_size);
     let mut latency = Histogram::new();
+    let fates = Fates::new(args.records);
+    let mut first = 0;
     let (mut cpu, mut begun) = (Cpu::now()?, Instant::now());
     for index in 0..args.records {
         if index == args.warmup && index > 0 {
             latency = Histogram::new();
             (cpu, begun) = (Cpu::now()?, Instant::now());
+            first = fates.now();
         }
         let payload = &payloads[index as usize % PAYLOADS];
         let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(&args.topic).payload(payload);
-        let sent = Instant::now();
+        let sent = fates.now();
         producer.send(record).map_err(|(error, _)| error)?;
         if let Some(error) = acks.recv()? {
             return Err(format!("record {index} was not accepted: {error}").into());
@@ -88,12 +92,17 @@ fn measure(
         let message = consumer
             .poll(QUIET_LIMIT)
             .ok_or_else(|| format!("record {index} did not come back in {QUIET_LIMIT:?}"))??;
-        latency.record(sent.elapsed().as_nanos() as u64);
+        let read = fates.now();
+        latency.record(read - sent);
+        fates.read(index as usize, sent, read, message.partition(), message.offset());
         if message.payload() != Some(&payload[..]) {
             return Err(format!("record {index} came back changed or out of turn").into());
         }
     }
     let (elapsed, cpu_end) = (begun.elapsed(), Cpu::now()?);
+    if let Some(path) = &args.fates {
+        fates.write(path, args.warmup, first)?;
+    }
     let records = args.records - args.warmup;
     Ok(Report {
         client: properties::CLIENT,

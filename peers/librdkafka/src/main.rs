@@ -4,7 +4,10 @@ mod args;
 mod consume;
 mod e2e;
 mod group;
+mod load;
 mod measure;
+mod membership;
+mod open_loop;
 mod produce;
 mod properties;
 
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
             Tool::Produce => produce::run(&args)?,
             Tool::Consume => consume::run(&args)?,
             Tool::EndToEnd => e2e::run(&args)?,
+            Tool::Load => load::run(&args)?,
             Tool::GroupConsume => return group::run(&args),
         };
         report.publish(args.json.as_deref())

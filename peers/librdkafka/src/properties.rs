@@ -27,6 +27,7 @@ const CONSUMER: &[(&str, &str)] = &[
     ("fetch.min.bytes", "fetch.min.bytes"),
     ("fetch.max.bytes", "fetch.max.bytes"),
     ("max.partition.fetch.bytes", "max.partition.fetch.bytes"),
+    ("group.protocol", "group.protocol"),
     ("session.timeout.ms", "session.timeout.ms"),
     ("heartbeat.interval.ms", "heartbeat.interval.ms"),
     ("max.poll.interval.ms", "max.poll.interval.ms"),

@@ -130,11 +130,11 @@ mod tests {
             done
             echo ready
             read go
-            time() { printf "$(printf '\\\\%03o' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)))\0\0\0\0\0"; }
+            number() { printf "$(printf '\\%03o' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)))\0\0\0\0\0"; }
             {
-                time 0; time 5000000; printf '\1\0\0\0'; time 7
-                time 1000000; printf '\377\377\377\377\377\377\377\377'; printf '\0\0\0\0'; time 0
-                time 2500000; time 9000000; printf '\2\0\0\0'; time 8
+                number 0; number 5000000; printf '\1\0\0\0'; number 7
+                number 1000000; printf '\377\377\377\377\377\377\377\377'; printf '\0\0\0\0'; number 0
+                number 2500000; number 9000000; printf '\2\0\0\0'; number 8
             } > "$fates"
             echo 'first error: too late' >&2
             echo '{"cpu_user_us":3000,"cpu_system_us":1000}' > "$json"

@@ -15,7 +15,10 @@ final class Args {
                        [--warmup-records N] [--command-property k=v]... [--json FILE]
                consume --bootstrap-server B --topic T --num-records N [--command-property k=v]... [--json FILE]
                e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
-                       [--warmup-records N] [--command-property k=v]... [--json FILE]
+                       [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
+               load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
+                       [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
+                       [--fates FILE]; waits for the line 'go' on standard input
                group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                        [--command-property k=v]...""";
 
@@ -32,13 +35,18 @@ final class Args {
     double rate = -1;
     String acks = "1";
     String json;
+    /** Where the fates of the records are written. */
+    String fates;
+    /** How many different keys; 0 for records without one. */
+    long keys;
+    long seed = 1;
     String group;
     String assignor;
     private final Map<String, String> properties = new LinkedHashMap<>();
 
     static Args parse(String[] arguments) {
         Args args = new Args();
-        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", GROUP_CONSUME).contains(arguments[0])) {
+        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", GROUP_CONSUME).contains(arguments[0])) {
             throw new IllegalArgumentException(USAGE);
         }
         args.tool = arguments[0];
@@ -63,6 +71,9 @@ final class Args {
                 case "--throughput" -> rate = Double.parseDouble(value);
                 case "--producer-acks" -> acks = value;
                 case "--json" -> json = value;
+                case "--fates" -> fates = value;
+                case "--keys" -> keys = Long.parseLong(value);
+                case "--seed" -> seed = Long.parseLong(value);
                 case "--group" -> group = value;
                 case "--assignor" -> assignor = value;
                 case "--command-property" -> {
@@ -93,6 +104,9 @@ final class Args {
         }
         if (warmup >= records) {
             throw new IllegalArgumentException("--warmup-records must be fewer than --num-records");
+        }
+        if (tool.equals("load") && (rate <= 0 || recordSize < 8)) {
+            throw new IllegalArgumentException("load needs a --throughput above 0 and records of 8 bytes at least");
         }
     }
 

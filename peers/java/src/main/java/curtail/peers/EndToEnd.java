@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -44,6 +45,7 @@ final class EndToEnd {
                                   KafkaConsumer<byte[], byte[]> consumer) throws Exception {
         Payloads payloads = new Payloads(args.recordSize);
         Histogram latency = new Histogram();
+        Fates fates = new Fates((int) (args.records - args.warmup));
         Cpu cpu = Cpu.now();
         long begun = System.nanoTime();
         for (long i = 0; i < args.records; i++) {
@@ -56,15 +58,25 @@ final class EndToEnd {
             long sent = System.nanoTime();
             producer.send(new ProducerRecord<>(args.topic, payload)).get();
             ConsumerRecords<byte[], byte[]> records = consumer.poll(LIMIT);
-            latency.record(System.nanoTime() - sent);
+            long read = System.nanoTime();
+            latency.record(read - sent);
             if (records.isEmpty()) {
                 throw new IllegalStateException("record " + i + " did not come back in 60 s");
             }
-            if (records.count() != 1 || !Arrays.equals(records.iterator().next().value(), payload)) {
+            ConsumerRecord<byte[], byte[]> record = records.iterator().next();
+            if (records.count() != 1 || !Arrays.equals(record.value(), payload)) {
                 throw new IllegalStateException("record " + i + " came back changed or out of turn");
+            }
+            if (i >= args.warmup) {
+                int index = (int) (i - args.warmup);
+                fates.sent(index, sent - begun);
+                fates.acknowledged(index, read - begun, record.partition(), record.offset());
             }
         }
         long nanos = System.nanoTime() - begun;
+        if (args.fates != null) {
+            fates.write(args.fates);
+        }
         long records = args.records - args.warmup;
         return new Report("e2e", records, 0, args.recordSize, records * args.recordSize, nanos, cpu, Cpu.now(),
             latency, latency);

@@ -18,6 +18,7 @@ public final class Main {
             Report report = switch (args.tool) {
                 case "produce" -> Produce.run(args);
                 case "consume" -> Consume.run(args);
+                case "load" -> Load.run(args);
                 default -> EndToEnd.run(args);
             };
             System.out.println(report.summary());

@@ -1,0 +1,53 @@
+//! The load of `curtail perf`, with Confluent's translation of the Java client to Rust, the crate `confluent-kafka`.
+
+#[path = "../../librdkafka/src/args.rs"]
+mod args;
+mod consume;
+mod e2e;
+mod group;
+mod load;
+#[path = "../../librdkafka/src/measure.rs"]
+mod measure;
+#[path = "../../librdkafka/src/membership.rs"]
+mod membership;
+#[path = "../../librdkafka/src/open_loop.rs"]
+mod open_loop;
+mod produce;
+mod settings;
+
+use std::process::ExitCode;
+
+use args::{Args, Tool};
+use measure::Report;
+use tokio::runtime::Runtime;
+
+/// A failure in words for the person who ran the command.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let args = Args::parse(std::env::args().skip(1))?;
+    if args.tool == Tool::GroupConsume {
+        // Before there are threads, which are not to see the signal either.
+        membership::await_termination()?;
+        return Runtime::new()?.block_on(group::run(&args));
+    }
+    // As `#[tokio::main]` makes it: this thread is not one of its own.
+    let runtime = Runtime::new()?;
+    let report: Report = match args.tool {
+        Tool::Produce => produce::run(&args, &runtime)?,
+        Tool::Load => load::run(&args, &runtime)?,
+        Tool::Consume => runtime.block_on(consume::run(&args))?,
+        Tool::EndToEnd | Tool::GroupConsume => runtime.block_on(e2e::run(&args))?,
+    };
+    report.publish(args.json.as_deref())
+}

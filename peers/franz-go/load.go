@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Numbers of the warm-up's records begin here.
+	earlier = 1 << 40
+	// Letters that values are cut out of, beyond the length of one.
+	letterPool = 1 << 16
+	// How far from now a start may be; farther away, it is of another clock.
+	longestLead = time.Minute
+)
+
+// loader sends records open loop and notes what became of each.
+type loader struct {
+	client  *kgo.Client
+	args    *options
+	letters []byte
+	mutex   sync.Mutex
+	failure error
+}
+
+// load begins at a moment that it is told.
+func load(args *options) (*report, error) {
+	kafkaOptions, err := args.kafkaOptions(producerProperties, consumerProperties)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(kafkaOptions, kgo.DefaultProduceTopic(args.topic))...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	l := &loader{client: client, args: args, letters: letters(args.seed, letterPool+args.recordSize)}
+	if args.warmup > 0 {
+		if err := l.send(earlier, newFates(args.warmup), time.Now()); err != nil {
+			return nil, err
+		}
+		if l.failure != nil {
+			return nil, fmt.Errorf("the warm-up failed: %w", l.failure)
+		}
+	}
+	begun, err := awaitStart()
+	if err != nil {
+		return nil, err
+	}
+	fates := newFates(args.records - args.warmup)
+	start := cpuNow()
+	if err := l.send(0, fates, begun); err != nil {
+		return nil, err
+	}
+	end, elapsed := cpuNow(), time.Since(begun)
+	if l.failure != nil {
+		fmt.Fprintln(os.Stderr, "first error:", strings.ReplaceAll(l.failure.Error(), "\n", " "))
+	}
+	if err := writeFates(args.fates, fates); err != nil {
+		return nil, err
+	}
+	return l.report(fates, elapsed, start, end), nil
+}
+
+// awaitStart tells that everything is ready and waits for the word: "go", with the time of the start or without.
+func awaitStart() (time.Time, error) {
+	fmt.Println("ready")
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return time.Time{}, err
+	}
+	now := time.Now()
+	line = strings.TrimSpace(line)
+	if line == "go" {
+		return now, nil
+	}
+	nanos, told := strings.CutPrefix(line, "go ")
+	at, err := strconv.ParseInt(nanos, 10, 64)
+	if !told || err != nil {
+		return time.Time{}, fmt.Errorf(`expected "go" or "go NANOSECONDS" on standard input, not %q`, line)
+	}
+	var clock unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
+		return time.Time{}, err
+	}
+	lead := time.Duration(at - clock.Nano())
+	if lead.Abs() > longestLead {
+		return time.Time{}, fmt.Errorf("the start is at %d ns; this process's clock is at %d", at, clock.Nano())
+	}
+	return time.Now().Add(lead), nil
+}
+
+// due is when a record is to be sent, since the start.
+func (l *loader) due(index int) time.Duration {
+	return time.Duration(float64(index) * 1e9 / l.args.rate)
+}
+
+// send sends as many records as there are fates and waits until each has its own.
+func (l *loader) send(first uint64, fates []fate, start time.Time) error {
+	ctx := context.Background()
+	for i := range fates {
+		fate := &fates[i]
+		fate.sent = max(0, sleepUntil(start.Add(l.due(i))).Sub(start))
+		l.client.Produce(ctx, l.record(first, i), func(record *kgo.Record, err error) {
+			if err != nil {
+				l.mutex.Lock()
+				defer l.mutex.Unlock()
+				if l.failure == nil {
+					l.failure = err
+				}
+				return
+			}
+			fate.acknowledged = max(fate.sent, time.Since(start))
+			fate.partition, fate.offset = record.Partition, record.Offset
+		})
+	}
+	return l.client.Flush(ctx)
+}
+
+// record is one of its own: the client keeps it until it is written.
+func (l *loader) record(first uint64, index int) *kgo.Record {
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, l.args.recordSize), first+uint64(index))
+	at := index * 40_503 % letterPool
+	value = append(value, l.letters[at:at+l.args.recordSize-len(value)]...)
+	record := &kgo.Record{Value: value}
+	if l.args.keys > 0 {
+		record.Key = binary.BigEndian.AppendUint64(nil, uint64(index%l.args.keys))
+	}
+	return record
+}
+
+func letters(seed uint64, count int) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	pool := make([]byte, count)
+	for i := range pool {
+		pool[i] = 'A' + byte(random.IntN(26))
+	}
+	return pool
+}
+
+// report counts latencies from when a record was due, and from when it was sent.
+func (l *loader) report(fates []fate, elapsed time.Duration, start, end cpu) *report {
+	latency, sendLatency, records := &histogram{}, &histogram{}, 0
+	for i, fate := range fates {
+		if fate.acknowledged >= 0 {
+			records++
+			latency.record(fate.acknowledged - l.due(i))
+			sendLatency.record(fate.acknowledged - fate.sent)
+		}
+	}
+	return &report{
+		tool: "load", records: records, errors: len(fates) - records, recordSize: l.args.recordSize,
+		bytes: records * l.args.recordSize, elapsed: elapsed, start: start, end: end,
+		latency: latency, sendLatency: sendLatency,
+	}
+}

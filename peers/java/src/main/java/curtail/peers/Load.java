@@ -1,0 +1,149 @@
+package curtail.peers;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Sends records open loop, beginning at a moment that it is told, and writes down what became of each. */
+final class Load {
+    /** Numbers of the warm-up's records begin here. */
+    private static final long EARLIER = 1L << 40;
+    private static final int POOL = 1 << 16;
+    /** How far from now a start may be; farther away, it is of another clock. */
+    private static final long LONGEST_NANOS = 60_000_000_000L;
+
+    private final Args args;
+    private final KafkaProducer<byte[], byte[]> producer;
+    private final byte[] letters;
+    private final AtomicReference<Exception> firstError = new AtomicReference<>();
+
+    private Load(Args args, KafkaProducer<byte[], byte[]> producer) {
+        this.args = args;
+        this.producer = producer;
+        letters = letters(args.seed, POOL + args.recordSize);
+    }
+
+    static Report run(Args args) throws Exception {
+        ByteArraySerializer serializer = new ByteArraySerializer();
+        try (KafkaProducer<byte[], byte[]> producer =
+                 new KafkaProducer<>(args.producer(Map.of()), serializer, serializer)) {
+            return new Load(args, producer).run();
+        }
+    }
+
+    private Report run() throws Exception {
+        if (args.warmup > 0) {
+            producer.partitionsFor(args.topic);
+            send(EARLIER, new Fates((int) args.warmup), System.nanoTime());
+            if (firstError.get() != null) {
+                throw new IllegalStateException("the warm-up failed: " + firstError.get());
+            }
+        }
+        long start = awaitStart();
+        Fates fates = new Fates((int) (args.records - args.warmup));
+        Cpu cpu = Cpu.now();
+        send(0, fates, start);
+        Cpu end = Cpu.now();
+        long nanos = System.nanoTime() - start;
+        if (firstError.get() != null) {
+            System.err.println("first error: " + firstError.get());
+        }
+        if (args.fates != null) {
+            fates.write(args.fates);
+        }
+        return report(fates, nanos, cpu, end);
+    }
+
+    /** Tells that everything is ready and waits for the word: {@code go}, with the time of the start or without. */
+    private static long awaitStart() throws Exception {
+        System.out.println("ready");
+        System.out.flush();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        String line = in.readLine();
+        long now = System.nanoTime();
+        if (line != null && line.equals("go")) {
+            return now;
+        }
+        if (line == null || !line.startsWith("go ")) {
+            throw new IllegalStateException("expected \"go\" or \"go NANOSECONDS\" on standard input, not " + line);
+        }
+        long start = Long.parseLong(line.substring(3));
+        if (Math.abs(start - now) > LONGEST_NANOS) {
+            throw new IllegalStateException("the start is at " + start + " ns; this process's clock is at " + now);
+        }
+        return start;
+    }
+
+    /** Sends as many records as there are fates, and waits until each has its own. */
+    private void send(long first, Fates fates, long start) {
+        double interval = 1e9 / args.rate;
+        byte[] value = new byte[args.recordSize];
+        for (int i = 0; i < fates.size(); i++) {
+            int index = i;
+            fates.sent(index, sleepUntil(start + (long) (i * interval)) - start);
+            fill(value, first, i);
+            byte[] key = args.keys == 0 ? null : ByteBuffer.allocate(8).putLong(i % args.keys).array();
+            // The producer copies key and value before it returns.
+            producer.send(new ProducerRecord<>(args.topic, key, value), (metadata, error) -> {
+                if (error == null) {
+                    fates.acknowledged(index, System.nanoTime() - start, metadata.partition(), metadata.offset());
+                } else {
+                    firstError.compareAndSet(null, error);
+                }
+            });
+        }
+        producer.flush();
+    }
+
+    /** The record's number, and letters. */
+    private void fill(byte[] value, long first, long index) {
+        ByteBuffer.wrap(value).putLong(first + index);
+        int at = (int) (index * 40_503 % POOL);
+        System.arraycopy(letters, at, value, 8, value.length - 8);
+    }
+
+    private static byte[] letters(long seed, int count) {
+        SplittableRandom random = new SplittableRandom(seed);
+        byte[] letters = new byte[count];
+        for (int i = 0; i < count; i++) {
+            letters[i] = (byte) random.nextInt('A', 'Z' + 1);
+        }
+        return letters;
+    }
+
+    /** Returns the time at the end of the sleep; at once if the time has passed. */
+    private static long sleepUntil(long time) {
+        long now = System.nanoTime();
+        while (now < time) {
+            LockSupport.parkNanos(time - now);
+            now = System.nanoTime();
+        }
+        return now;
+    }
+
+    /** Latencies count from when a record was due, and from when it was sent. */
+    private Report report(Fates fates, long nanos, Cpu start, Cpu end) {
+        Histogram latency = new Histogram();
+        Histogram sendLatency = new Histogram();
+        double interval = 1e9 / args.rate;
+        long records = 0;
+        for (int i = 0; i < fates.size(); i++) {
+            long acknowledged = fates.acknowledgedAt(i);
+            if (acknowledged >= 0) {
+                records++;
+                latency.record(acknowledged - (long) (i * interval));
+                sendLatency.record(acknowledged - fates.sentAt(i));
+            }
+        }
+        return new Report("load", records, fates.size() - records, args.recordSize, records * args.recordSize, nanos,
+            start, end, latency, sendLatency);
+    }
+}

@@ -1,0 +1,96 @@
+//! Sends records open loop, beginning at a moment that it is told, and writes down what became of each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::Message as _;
+use rdkafka::client::ClientContext;
+use rdkafka::config::FromClientConfigAndContext as _;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+
+use crate::Failure;
+use crate::args::Args;
+use crate::measure::Report;
+use crate::open_loop::{self, Fates};
+use crate::properties::{self, Role};
+
+/// Longer than `delivery.timeout.ms`, which is five minutes here.
+const DRAIN_LIMIT: Duration = Duration::from_secs(310);
+
+struct Context(Arc<Fates>);
+
+impl ClientContext for Context {}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, slot: usize) {
+        match result {
+            Ok(message) => self.0.acknowledged(slot, message.partition(), message.offset()),
+            Err((error, _)) => self.0.failed(error),
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<Report, Failure> {
+    let mut config = properties::producer(&args.bootstrap);
+    properties::apply(&mut config, &args.properties, Role::Producer, false)?;
+    properties::settle_idempotence(&mut config);
+    let fates = Arc::new(Fates::new(args.records));
+    let context = Context(Arc::clone(&fates));
+    let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
+    let producer = Arc::new(producer);
+    // The sender sleeps, so another thread must take the reports as they come.
+    let stop = Arc::new(AtomicBool::new(false));
+    let poller = {
+        let (producer, stop) = (Arc::clone(&producer), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                producer.poll(Duration::from_millis(100));
+            }
+        })
+    };
+    let send = |slot, key: Option<&[u8]>, value: &[u8]| {
+        let mut record: BaseRecord<'_, [u8], [u8], usize> =
+            BaseRecord::with_opaque_to(&args.topic, slot).payload(value);
+        record.key = key;
+        enqueue(&producer, record)
+    };
+    let (client, version) = (properties::CLIENT, properties::version());
+    let report = open_loop::run(args, &fates, client, version, send, || drain(&producer));
+    stop.store(true, Ordering::Relaxed);
+    poller.join().map_err(|_| "the polling thread panicked")?;
+    report
+}
+
+/// Waits for room in librdkafka's queue when it is full.
+fn enqueue(
+    producer: &BaseProducer<Context>,
+    mut record: BaseRecord<'_, [u8], [u8], usize>,
+) -> Result<(), Failure> {
+    loop {
+        match producer.send(record) {
+            Ok(()) => return Ok(()),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), refused)) => {
+                record = refused;
+                producer.poll(Duration::from_millis(1));
+            }
+            Err((error, _)) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits until every record has its report.
+fn drain(producer: &BaseProducer<Context>) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while producer.in_flight_count() > 0 {
+        if begun.elapsed() > DRAIN_LIMIT {
+            return Err(format!("records without a report after {DRAIN_LIMIT:?}").into());
+        }
+        producer.poll(Duration::from_millis(1));
+    }
+    Ok(())
+}
