@@ -88,6 +88,12 @@ impl Peer {
         matches!(self, Self::Java32 | Self::Java28)
     }
 
+    /// Whether its driver has the load of `metadata-churn`.
+    #[must_use]
+    pub const fn has_churn(self) -> bool {
+        self.kafka_clients().is_some()
+    }
+
     /// Whether it takes this setting. Those of Curtail's own nobody else has.
     #[must_use]
     pub fn takes(self, name: &str, value: &str) -> bool {

@@ -15,6 +15,9 @@
 //! * `quiet`: the producer as it is, and nothing changes. With sixteen threads and the brokers on the same cores a send
 //!   may be interrupted by the scheduler; this arm says how much of the tail is that.
 //!
+//! Java's clients send the same load in a process of their own; their metadata is as old as each of them keeps it, and
+//! `snapshots` stands for `metadata.max.age.ms` alone: java-2.8 has the mutable cache.
+//!
 //! Besides, the kernel is asked before and after each send how often it took the thread off its core. Where it did
 //! so although the thread could have gone on, the send was preempted; where the thread had to wait, it waited.
 
@@ -43,6 +46,7 @@ use super::{
 };
 use crate::{
     cpu::CpuTime,
+    peers::{Driver, Peer, driver::Churn},
     perf::{Error, Result, client_runtime},
     scripted::ScriptedCluster,
 };
@@ -133,7 +137,17 @@ impl Experiment for MetadataChurn {
         let size = Size { topics: TOPICS, partitions: PARTITIONS, length };
         // Another draw in each round.
         let seed = turn.setting.seed.wrapping_add(u64::from(turn.round) << 32);
-        run(turn.arm, size, seed)
+        match turn.driver {
+            None => run(turn.arm, size, seed),
+            Some(driver) => run_by(driver, turn.arm, size, seed),
+        }
+    }
+
+    fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
+        if arm.name == LOCKED.name {
+            return Err("its cache is this laboratory's own");
+        }
+        peer.has_churn().then_some(()).ok_or("only Java's drivers have this load")
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
@@ -211,6 +225,48 @@ fn run(arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
     sample.note(REFRESHED, Figure::Total(refreshed as f64));
     drop(updates);
     runtime.block_on(producer.close())?;
+    Ok(sample)
+}
+
+/// Runs one arm once, sent by another client.
+fn run_by(driver: &Driver, arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
+    let cluster = ScriptedCluster::start(size.partitions).map_err(|error| scripted(&error))?;
+    let records = (size.length.as_secs_f64() * senders::RATE).ceil() as u64;
+    let churn = Churn {
+        bootstrap: cluster.bootstrap(),
+        topics: size.topics,
+        partitions: size.partitions,
+        senders: senders::SENDERS,
+        records,
+        warmup: (records as f64 * senders::WARMUP) as u64,
+        rate: senders::RATE,
+        size: senders::SIZE,
+        seed,
+        properties: arm.properties.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+    };
+    let (sending, start) = driver.churn(&churn)?.go()?;
+    let begin = start + size.length.mul_f64(senders::WARMUP);
+    std::thread::sleep(begin.saturating_duration_since(Instant::now()));
+    let (before, cpu) = (cluster.topics_answered(), CpuTime::now());
+    let measured = sending.finish()?;
+    // The brokers are in this process, as they are for Curtail.
+    let mut sample = Sample { cpu: measured.cpu + (CpuTime::now() - cpu), ..Sample::default() };
+    let refreshed = cluster.topics_answered() - before;
+    sample.note(REFRESHED, Figure::Total(refreshed as f64));
+    sample.first_error = measured.first_error;
+    let first = measured.fates.iter().map(|fate| fate.sent).min().unwrap_or(0);
+    let mut last = first;
+    for fate in &measured.fates {
+        let Some(returned) = &fate.acknowledged else {
+            sample.errors += 1;
+            continue;
+        };
+        sample.records += 1;
+        sample.latency.record_nanos(returned.at.saturating_sub(fate.sent));
+        last = last.max(returned.at);
+    }
+    sample.bytes = sample.records * senders::SIZE as u64;
+    sample.elapsed = Duration::from_nanos(last - first);
     Ok(sample)
 }
 

@@ -25,6 +25,8 @@ use crate::{
 
 /// How long a driver may take to start, beside its warm-up.
 const READY_LIMIT: Duration = Duration::from_secs(120);
+/// How long it may take to learn of very many topics.
+const TOPICS_LIMIT: Duration = Duration::from_secs(900);
 /// How long it may take to end behind the last record's time: longer than any client waits for an acknowledgement.
 const END_LIMIT: Duration = Duration::from_secs(420);
 /// How long its process may outlive what it says.
@@ -70,6 +72,23 @@ pub(crate) struct RoundTrips {
     pub(crate) properties: Vec<(String, String)>,
 }
 
+/// Calls of `send` while metadata of very many partitions changes. Only the Java drivers have this load.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Churn {
+    pub(crate) bootstrap: String,
+    pub(crate) topics: usize,
+    pub(crate) partitions: usize,
+    pub(crate) senders: u32,
+    /// Those of each sender that count.
+    pub(crate) records: u64,
+    pub(crate) warmup: u64,
+    /// Of each sender.
+    pub(crate) rate: f64,
+    pub(crate) size: usize,
+    pub(crate) seed: u64,
+    pub(crate) properties: Vec<(String, String)>,
+}
+
 /// What a driver has measured.
 #[derive(Debug)]
 pub(crate) struct Measured {
@@ -105,11 +124,30 @@ impl Order {
         words.insert(0, "load".into());
         words
     }
+}
 
-    /// From the start until the last record is due.
-    fn length(&self) -> Duration {
-        Duration::from_secs_f64(self.records as f64 / self.rate)
+impl Churn {
+    fn arguments(&self) -> Vec<String> {
+        let mut words = flags(&[
+            ("--bootstrap-server", self.bootstrap.clone()),
+            ("--topics", self.topics.to_string()),
+            ("--partitions", self.partitions.to_string()),
+            ("--senders", self.senders.to_string()),
+            ("--num-records", (self.records + self.warmup).to_string()),
+            ("--warmup-records", self.warmup.to_string()),
+            ("--throughput", self.rate.to_string()),
+            ("--record-size", self.size.to_string()),
+            ("--seed", self.seed.to_string()),
+        ]);
+        words.extend(settings(&self.properties));
+        words.insert(0, "churn".into());
+        words
     }
+}
+
+/// The time of so many records.
+fn length(records: u64, rate: f64) -> Duration {
+    Duration::from_secs_f64(records as f64 / rate)
 }
 
 impl RoundTrips {
@@ -152,9 +190,27 @@ impl Driver {
 
     /// Starts it and returns when it is ready to send the first record that counts.
     pub(crate) fn load(&self, order: &Order) -> Result<Ready> {
-        let mut running = Running::start(self, order.arguments())?;
-        let warming = Duration::from_secs_f64(order.warmup as f64 / order.rate);
-        let limit = READY_LIMIT + 2 * warming;
+        let ready = READY_LIMIT + 2 * length(order.warmup, order.rate);
+        let end = 2 * length(order.records, order.rate) + END_LIMIT;
+        self.start(order.arguments(), order.records, ready, end)
+    }
+
+    /// As [`Self::load`], when the client knows all topics.
+    pub(crate) fn churn(&self, churn: &Churn) -> Result<Ready> {
+        let end = 2 * length(churn.records + churn.warmup, churn.rate) + END_LIMIT;
+        let records = u64::from(churn.senders) * churn.records;
+        self.start(churn.arguments(), records, TOPICS_LIMIT, end)
+    }
+
+    /// Starts it and waits for at most `limit` until it is ready; it is to end within `end` from the word on.
+    fn start(
+        &self,
+        arguments: Vec<String>,
+        records: u64,
+        limit: Duration,
+        end: Duration,
+    ) -> Result<Ready> {
+        let mut running = Running::start(self, arguments)?;
         match running.lines.recv_timeout(limit) {
             Ok(line) if line == "ready" => {}
             Ok(line) => return Err(running.failed(&format!("says {line:?} instead of \"ready\""))),
@@ -163,7 +219,7 @@ impl Driver {
             }
             Err(RecvTimeoutError::Disconnected) => return Err(running.ended()),
         }
-        Ok(Ready { running, records: order.records, limit: 2 * order.length() + END_LIMIT })
+        Ok(Ready { running, records, limit: end })
     }
 
     /// Runs it to its end.

@@ -22,12 +22,12 @@ use crate::{
 };
 
 /// Tasks.
-const SENDERS: u32 = 16;
+pub(super) const SENDERS: u32 = 16;
 /// Records per second of each.
-const RATE: f64 = 250.0;
-const SIZE: usize = 100;
+pub(super) const RATE: f64 = 250.0;
+pub(super) const SIZE: usize = 100;
 /// What each sends before it measures, as a part of what it measures: the first updates are to be over.
-const WARMUP: f64 = 0.1;
+pub(super) const WARMUP: f64 = 0.1;
 
 /// What all of them share.
 #[derive(Clone)]

@@ -19,10 +19,14 @@ final class Args {
                load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
                        [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
                        [--fates FILE]; waits for the line 'go' on standard input
+               churn   --bootstrap-server B --topics N --partitions N --senders N --num-records N --record-size S
+                       --throughput R [--warmup-records N] [--seed N] [--command-property k=v]... [--json FILE]
+                       [--fates FILE]; records and rate of each sender; waits for the line 'go' on standard input
                group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                        [--command-property k=v]...""";
 
     static final String GROUP_CONSUME = "group-consume";
+    static final String CHURN = "churn";
 
     String tool;
     String bootstrap;
@@ -40,13 +44,17 @@ final class Args {
     /** How many different keys; 0 for records without one. */
     long keys;
     long seed = 1;
+    /** Of the tool churn: topics, partitions of each, threads. */
+    int topics;
+    int partitions;
+    int senders;
     String group;
     String assignor;
     private final Map<String, String> properties = new LinkedHashMap<>();
 
     static Args parse(String[] arguments) {
         Args args = new Args();
-        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", GROUP_CONSUME).contains(arguments[0])) {
+        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", CHURN, GROUP_CONSUME).contains(arguments[0])) {
             throw new IllegalArgumentException(USAGE);
         }
         args.tool = arguments[0];
@@ -74,6 +82,9 @@ final class Args {
                 case "--fates" -> fates = value;
                 case "--keys" -> keys = Long.parseLong(value);
                 case "--seed" -> seed = Long.parseLong(value);
+                case "--topics" -> topics = Integer.parseInt(value);
+                case "--partitions" -> partitions = Integer.parseInt(value);
+                case "--senders" -> senders = Integer.parseInt(value);
                 case "--group" -> group = value;
                 case "--assignor" -> assignor = value;
                 case "--command-property" -> {
@@ -97,6 +108,13 @@ final class Args {
                     "--bootstrap-server, --topic, --group and --assignor are needed\n" + USAGE);
             }
             return;
+        }
+        if (tool.equals(CHURN)) {
+            topic = "";
+            if (topics < 1 || partitions < 1 || senders < 1 || rate <= 0) {
+                throw new IllegalArgumentException(
+                    "--topics, --partitions, --senders and --throughput are needed\n" + USAGE);
+            }
         }
         if (bootstrap == null || topic == null || records < 1 || recordSize < 1 && !tool.equals("consume")) {
             throw new IllegalArgumentException(

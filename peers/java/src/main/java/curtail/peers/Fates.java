@@ -15,6 +15,7 @@ import java.util.Arrays;
  */
 final class Fates {
     private static final int SIZE = 28;
+    private static final int FAILED = -2;
 
     private final long[] sent;
     private final long[] acknowledged;
@@ -39,6 +40,20 @@ final class Fates {
         acknowledged[index] = Math.max(sent[index], nanos);
         this.partition[index] = partition;
         this.offset[index] = offset;
+    }
+
+    /** For what is timed from a call to its return; the record itself may have failed by then. */
+    synchronized void returned(int index, long called, long returned, int partition) {
+        sent(index, called);
+        if (this.partition[index] != FAILED) {
+            acknowledged(index, returned, partition, -1);
+        }
+    }
+
+    /** A record whose call was timed. */
+    synchronized void failed(int index) {
+        partition[index] = FAILED;
+        acknowledged[index] = -1;
     }
 
     long sentAt(int index) {

@@ -63,7 +63,7 @@ final class Load {
     }
 
     /** Tells that everything is ready and waits for the word: {@code go}, with the time of the start or without. */
-    private static long awaitStart() throws Exception {
+    static long awaitStart() throws Exception {
         System.out.println("ready");
         System.out.flush();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
@@ -120,7 +120,7 @@ final class Load {
     }
 
     /** Returns the time at the end of the sleep; at once if the time has passed. */
-    private static long sleepUntil(long time) {
+    static long sleepUntil(long time) {
         long now = System.nanoTime();
         while (now < time) {
             LockSupport.parkNanos(time - now);
