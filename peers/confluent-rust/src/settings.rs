@@ -30,7 +30,7 @@ pub fn producer(args: &Args, defaults: &[(&str, &str)]) -> Result<Producer, Fail
 /// Only the consumer protocol is there, which is not the default.
 pub fn consumer(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Failure> {
     let own = ConsumerConfig::config_names();
-    let defaults = [&[("group.protocol", "consumer")], defaults].concat();
+    let defaults = [&[("group.protocol", "consumer")][..], defaults].concat();
     let properties = properties(args, &defaults, &own, &ProducerConfig::config_names())?;
     let config = ConsumerConfig::new(&properties)?;
     Ok(KafkaConsumer::new(config, ByteArrayDeserializer::new(), ByteArrayDeserializer::new())?)

@@ -147,7 +147,7 @@ impl Turn<'_> {
         match self.driver {
             None => load.run_observed(self.testbed, self.observe(), script),
             Some(driver) => {
-                load.run_by(driver, self.setting.cluster == ClusterKind::Embedded, script)
+                load.sent_by(driver, self.setting.cluster == ClusterKind::Embedded, script)
             }
         }
     }
@@ -204,7 +204,7 @@ pub trait Experiment: Sync {
     /// # Errors
     /// Why not.
     fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
-        Err("the experiment is about the inside of Curtail's client")
+        Err("only Curtail's client has the load of this experiment")
     }
 
     /// What must hold, of Curtail's arms that ran.

@@ -26,7 +26,7 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::Lacking`] if the client lacks a setting, a driver that fails, and what the script says.
-    pub(in crate::experiments) fn run_by<T: Send>(
+    pub(in crate::experiments) fn sent_by<T: Send>(
         self,
         driver: &Driver,
         brokers_here: bool,
@@ -146,7 +146,7 @@ mod tests {
     fn what_another_client_tells_is_measured_as_what_ours_does() {
         let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
         let script = |start: Instant| Ok(start.elapsed());
-        let (sent, _) = load(config).run_by(&driver(), false, script).unwrap();
+        let (sent, _) = load(config).sent_by(&driver(), false, script).unwrap();
         let sample = sent.sample();
         assert_eq!((sample.records, sample.errors, sample.bytes), (1, 1, 10));
         assert_eq!(sample.first_error.as_deref(), Some("too late"));
@@ -162,7 +162,7 @@ mod tests {
     fn a_setting_that_the_client_lacks_is_known_before_anything_is_sent() {
         let mut config = ProducerConfig::new("127.0.0.1:1");
         config.set("partitioner.availability.timeout.ms", "5").unwrap();
-        let run = load(config).run_by(&driver(), false, |_| Ok(()));
+        let run = load(config).sent_by(&driver(), false, |_| Ok(()));
         assert!(matches!(run, Err(Error::Lacking(text)) if text.contains("availability")));
     }
 

@@ -1,7 +1,6 @@
 package curtail.peers;
 
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -19,6 +18,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * a call of {@code send} takes. A fate's acknowledgement is the call's return here.
  */
 final class Churn {
+    /** Threads that ask for the topics: one request has what all of them wait for. */
+    private static final int ASKING = 500;
+
     private final Args args;
     private final KafkaProducer<byte[], byte[]> producer;
     private final String[] topics;
@@ -36,8 +38,8 @@ final class Churn {
     }
 
     static Report run(Args args) throws Exception {
-        // Enough that what a long wait has held up can be sent at once.
-        Map<String, String> defaults = new HashMap<>(Map.of("buffer.memory", String.valueOf(1 << 28)));
+        // Memory enough that what a long wait has held up can be sent at once; learning of all topics may take minutes.
+        Map<String, String> defaults = Map.of("buffer.memory", String.valueOf(1 << 28), "max.block.ms", "600000");
         ByteArraySerializer serializer = new ByteArraySerializer();
         try (KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(args.producer(defaults), serializer, serializer)) {
@@ -46,14 +48,14 @@ final class Churn {
     }
 
     private Report run() throws Exception {
-        everywhere(sender -> {
-            for (int i = sender; i < topics.length; i += args.senders) {
+        everywhere(ASKING, asking -> {
+            for (int i = asking; i < topics.length; i += ASKING) {
                 producer.partitionsFor(topics[i]);
             }
         });
         long start = Load.awaitStart();
         Cpu cpu = Cpu.now();
-        everywhere(sender -> send(sender, start));
+        everywhere(args.senders, sender -> send(sender, start));
         producer.flush();
         Cpu end = Cpu.now();
         long nanos = System.nanoTime() - start;
@@ -108,18 +110,18 @@ final class Churn {
     }
 
     private interface Task {
-        void run(int sender) throws Exception;
+        void run(int number) throws Exception;
     }
 
-    /** Runs a task on a thread for each sender, and waits for all of them. */
-    private void everywhere(Task task) throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(args.senders);
+    /** Runs a task on so many threads, and waits for all of them. */
+    private static void everywhere(int count, Task task) throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(count);
         try {
             List<Callable<Void>> calls = new ArrayList<>();
-            for (int i = 0; i < args.senders; i++) {
-                int sender = i;
+            for (int i = 0; i < count; i++) {
+                int number = i;
                 calls.add(() -> {
-                    task.run(sender);
+                    task.run(number);
                     return null;
                 });
             }
