@@ -189,4 +189,8 @@ fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     let out = run(&["lab", "run", "killed-leader", "--cluster", "127.0.0.1:1"]);
     assert!(out.code == Some(1) && out.err.contains("breaks its cluster"), "{out:?}");
     assert!(failed(&["cold-start", "--json", "/nowhere/x"]).contains("cannot write"), "no file");
+    let line = failed(&["cold-start", "--client", "curtail,kafkajs"]);
+    assert!(line.contains("no client 'kafkajs'; there are curtail, java, "), "{line}");
+    let out = run(&["lab", "run", "fetch-sessions", "--arm", "omit", "--client", "franz-go"]);
+    assert!(out.code == Some(1) && out.err.contains("no arm of fetch-sessions can"), "{out:?}");
 }
