@@ -50,8 +50,11 @@ pub(super) fn table(report: &Report) -> String {
         }
         if let Some((phase, times)) = to_blame(arm) {
             let of = arm.exemplars.len();
-            let _ =
-                writeln!(text, "{}: {phase} to blame for {times} of the {of} slowest", label(arm, named));
+            let _ = writeln!(
+                text,
+                "{}: {phase} to blame for {times} of the {of} slowest",
+                label(arm, named)
+            );
         }
     }
     for condition in &report.conditions {
