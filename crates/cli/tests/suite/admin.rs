@@ -188,16 +188,16 @@ fn rules_are_kept(at: &At<'_>) {
     assert_eq!(said.lines().count(), 2, "{said}");
     let rule = |operation: &str| {
         json!({
-            "resource": "TOPIC",
+            "resource": "topic",
             "name": "led",
-            "pattern": "PREFIXED",
+            "pattern": "prefixed",
             "principal": "User:alice",
             "host": "*",
             "operation": operation,
-            "permission": "ALLOW",
+            "permission": "allow",
         })
     };
-    at.until(&["acls", "list", "--topic", "ledger"], &json!([rule("READ"), rule("WRITE")]));
+    at.until(&["acls", "list", "--topic", "ledger"], &json!([rule("read"), rule("write")]));
     at.until(&["acls", "list", "--principal", "User:bob"], &json!([]));
     at.run(&[&["acls", "remove"][..], &about, &who].concat()).ok();
     at.until(&["acls", "list"], &json!([]));
@@ -209,6 +209,7 @@ fn rules_are_kept(at: &At<'_>) {
 /// A partition goes where the file says, if it can.
 fn replicas_are_moved(at: &At<'_>, to: &[i32]) {
     at.run(&["topics", "create", "moved", "--partitions", "1", "--replication-factor", "1"]).ok();
+    at.until(&["topics", "list"], &json!(["moved"]));
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let with = |command: &str, replicas: &[i32]| {

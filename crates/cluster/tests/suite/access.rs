@@ -4,7 +4,6 @@ mod every_api;
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, batch, config, enter, fetch_request, soon, start, text};
 use crate::support::{Client, batch, config, enter, fetch_request, soon, start, text, values};
 use curtail_cluster::{Cluster, ClusterConfig, SecurityProtocol, Storage, User};
 use curtail_wire::{

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{Client, batch, config, fetch_partition, fetch_request, soon, start};
 use curtail_cluster::{Cluster, ClusterConfig, Observer, SessionMetrics, Storage};
 use curtail_wire::{
     ErrorCode,
