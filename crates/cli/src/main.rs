@@ -3,6 +3,7 @@
 mod admin;
 mod cluster;
 mod console;
+mod doctor;
 mod failure;
 mod lab;
 mod output;
@@ -33,6 +34,9 @@ enum Command {
     /// Runs the experiments of the laboratory.
     #[command(subcommand)]
     Lab(lab::Command),
+    /// Examines a cluster: does it keep a latency at a throughput, where does the time go, and what helps?
+    /// Exit code 0 if the target holds, 2 if not, 1 on error.
+    Doctor(Box<doctor::Arguments>),
     /// Sends lines of standard input as records.
     Produce(console::produce::Arguments),
     /// Prints the records of a topic.
@@ -61,6 +65,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Perf(command) => perf::run(command),
         Command::Lab(command) => lab::run(&command),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Produce(arguments) => console::produce::run(&arguments),
         Command::Consume(arguments) => console::consume::run(&arguments),
         Command::Topics(command) => admin::topics::run(command),

@@ -97,6 +97,17 @@ impl Latencies {
         Duration::from_nanos(latency.min(self.histogram.max()))
     }
 
+    /// Percentiles from 0 to 100 with their latencies, the closer together the nearer they are to 100.
+    #[must_use]
+    pub fn percentiles(&self) -> Vec<(f64, Duration)> {
+        let steps = self.histogram.iter_quantiles(100);
+        let step = |step: hdrhistogram::iterators::IterationValue<u64>| {
+            let latency = step.value_iterated_to().min(self.histogram.max());
+            (step.percentile(), Duration::from_nanos(latency))
+        };
+        steps.map(step).collect()
+    }
+
     /// The figures of a report.
     #[must_use]
     pub fn summary(&self) -> Summary {

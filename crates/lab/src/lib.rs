@@ -1,10 +1,12 @@
 //! The laboratory: load, latencies and what they cost, through the public API only.
 //!
-//! [`perf`] holds the engines behind `curtail perf`, [`experiments`] those behind `curtail lab`, [`peers`] runs other clients
-//! beside Curtail. Nothing here prints; reports are values that the caller
-//! shows, and [`perf::Progress`] tells how far a run is.
+//! [`perf`] holds the engines behind `curtail perf`, [`experiments`] and [`bench`] those behind `curtail lab`, [`doctor`] that
+//! behind `curtail doctor`; [`peers`] runs other clients beside Curtail. Nothing here prints; reports are values that the
+//! caller shows, and [`perf::Progress`] tells how far a run is.
 
+pub mod bench;
 pub mod cpu;
+pub mod doctor;
 pub mod experiments;
 pub mod latency;
 pub mod peers;

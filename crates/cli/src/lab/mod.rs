@@ -1,5 +1,6 @@
 //! `curtail lab`: the experiments of the laboratory.
 
+mod bench;
 mod table;
 
 use std::{io::Write as _, path::PathBuf};
@@ -19,6 +20,8 @@ pub(crate) enum Command {
     List,
     /// Runs experiments. Exit code 0 if all conditions hold, 2 if not, 1 on error.
     Run(RunArguments),
+    /// Runs a benchmark of Trogdor or of the OpenMessaging Benchmark from its file.
+    Bench(bench::Arguments),
 }
 
 /// Arguments of `curtail lab run`.
@@ -69,6 +72,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::List => list(),
         Command::Run(arguments) => run_all(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
     }
 }
 

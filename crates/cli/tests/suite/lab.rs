@@ -194,3 +194,120 @@ fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     let out = run(&["lab", "run", "fetch-sessions", "--arm", "omit", "--client", "franz-go"]);
     assert!(out.code == Some(1) && out.err.contains("no arm of fetch-sessions can"), "{out:?}");
 }
+
+/// Runs a benchmark from its text on an embedded cluster; returns its status.
+fn bench(text: &str) -> Value {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let json = tempfile::NamedTempFile::new().unwrap();
+    let path = json.path().to_str().unwrap();
+    let out = run(&["lab", "bench", file.path().to_str().unwrap(), "--json", path]);
+    let explained = out.err.clone();
+    let status: Value = serde_json::from_str(&out.ok()).unwrap();
+    let whole: Value =
+        serde_json::from_str(&std::fs::read_to_string(json.path()).unwrap()).unwrap();
+    assert_eq!(whole["status"], status);
+    if let Some(measured) = whole["from_intended"]["measured"].as_str() {
+        assert!(explained.contains(measured), "{explained}");
+        assert!(whole["from_intended"]["p99"].as_f64() >= whole["from_send"]["p99"].as_f64());
+    }
+    status
+}
+
+#[test]
+fn trogdors_tasks_run_and_give_their_status() {
+    let status = bench(
+        r#"// In transactions of ten; the last five are never committed.
+        {
+          "class": "org.apache.kafka.trogdor.workload.ProduceBenchSpec",
+          "durationMs": 10000000, "targetMessagesPerSec": 1000, "maxMessages": 45,
+          "transactionGenerator": { "type": "uniform", "messagesPerTransaction": 10 },
+          "activeTopics": { "foo[1-2]": { "numPartitions": 3, "replicationFactor": 1 } },
+          "inactiveTopics": { "bar": { "numPartitions": 1, "replicationFactor": 1 } }
+        }"#,
+    );
+    assert_eq!((&status["totalSent"], &status["transactionsCommitted"]), (&45.into(), &4.into()));
+    for name in ["averageLatencyMs", "p50LatencyMs", "p95LatencyMs", "p99LatencyMs"] {
+        assert!(status[name].is_number(), "{status}");
+    }
+    assert_eq!(status.as_object().unwrap().len(), 6, "{status}");
+
+    let status = bench(
+        r#"{
+          "class": "org.apache.kafka.trogdor.workload.ConsumeBenchSpec",
+          "durationMs": 10000000, "threadsPerWorker": 2, "maxMessages": 50,
+          "recordProcessor": { "type": "timestamp", "histogramMaxMs": 100000, "histogramMinMs": 0,
+            "histogramStepMs": 1 },
+          "activeTopics": ["foo[1-2]:[0-1]", "bar"]
+        }"#,
+    );
+    assert_eq!(status.as_object().unwrap().len(), 2, "two consumers: {status}");
+    for consumer in status.as_object().unwrap().values() {
+        assert_eq!(consumer["totalMessagesReceived"], 50, "{status}");
+        assert_eq!(consumer["totalBytesReceived"], 50 * 512, "{status}");
+        assert_eq!(consumer["averageMessageSizeBytes"], 512, "{status}");
+        assert_eq!(consumer["assignedPartitions"].as_array().unwrap().len(), 7, "{status}");
+        assert!(consumer["recordProcessorStatus"]["p99LatencyMs"].is_u64(), "{status}");
+    }
+
+    let status = bench(
+        r#"{
+          "class": "org.apache.kafka.trogdor.workload.ConsumeBenchSpec",
+          "durationMs": 10000000, "threadsPerWorker": 2, "maxMessages": 50, "consumerGroup": "cg",
+          "activeTopics": ["foo[1-2]"]
+        }"#,
+    );
+    let received = |consumer: &Value| consumer["totalMessagesReceived"].as_u64().unwrap();
+    assert!(status.as_object().unwrap().values().map(received).sum::<u64>() >= 50, "{status}");
+
+    let status = bench(
+        r#"{
+          "class": "org.apache.kafka.trogdor.workload.RoundTripWorkloadSpec",
+          "durationMs": 10000000, "targetMessagesPerSec": 1000, "maxMessages": 150,
+          "activeTopics": { "round_trip_topic[0-1]": { "numPartitions": 2, "replicationFactor": 3 } }
+        }"#,
+    );
+    assert_eq!(status, serde_json::json!({ "totalUniqueSent": 150, "totalReceived": 150 }));
+}
+
+#[test]
+fn a_workload_of_the_openmessaging_benchmark_runs() {
+    let workload = |rate: u32, more: &str| {
+        format!(
+            "name: small\ntopics: 1\npartitionsPerTopic: 2\nkeyDistributor: KEY_ROUND_ROBIN\nmessageSize: 100\n\
+             subscriptionsPerTopic: 1\nconsumerPerSubscription: 2\nproducersPerTopic: 2\nproducerRate: {rate}\n\
+             warmupDurationMinutes: 0\ntestDurationMinutes: 0.01\n{more}"
+        )
+    };
+    // A backlog of 53 records, which are always under way, is drained as soon as it is there.
+    for (rate, more) in [(200, "consumerBacklogSizeGB: 0.000005\n"), (0, "")] {
+        let result = bench(&workload(rate, more));
+        assert_eq!((&result["workload"], &result["partitions"]), (&"small".into(), &2.into()));
+        assert!(result["publishRate"][0].as_f64().unwrap() > 0.0, "{result}");
+        for name in ["consumeRate", "backlog", "publishLatency99pct", "endToEndLatencyMax"] {
+            assert!(!result[name].as_array().unwrap().is_empty(), "{name}: {result}");
+        }
+        assert!(result["aggregatedPublishLatency999pct"].as_f64().unwrap() > 0.0, "{result}");
+    }
+}
+
+#[test]
+fn a_wrong_benchmark_is_one_line() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    for (text, word) in [
+        (
+            r#"{"class": "org.apache.kafka.trogdor.workload.ExternalCommandSpec"}"#,
+            "ExternalCommandSpec",
+        ),
+        ("topics: [1", path),
+        ("name: x\ntopics: many", "line"),
+        ("", "end of input"),
+    ] {
+        std::fs::write(file.path(), text).unwrap();
+        let error = run(&["lab", "bench", path]).failed();
+        assert!(error.contains(word) && error.contains(path), "{text}: {error}");
+    }
+    let error = run(&["lab", "bench", "no-such-file.json"]).failed();
+    assert!(error.contains("cannot read no-such-file.json"), "{error}");
+}

@@ -1,6 +1,8 @@
 //! The perf tools' lines and figures, on the embedded cluster and on one that runs already.
 
-use crate::common::{Cluster, run};
+use std::io::{BufRead as _, Read as _};
+
+use crate::common::{self, Cluster, run};
 
 fn json(path: &std::path::Path) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
@@ -216,4 +218,91 @@ fn a_consumer_that_waits_in_vain_ends_after_the_timeout() {
     ]);
     assert!(out.err.contains("timeout (50 ms) exceeded"), "{out:?}");
     assert!(out.ok().lines().nth(1).unwrap().contains(", 0.0000, 0.0000, 0, "));
+}
+
+/// Names of the topics that are there.
+fn topics(bootstrap: &str) -> String {
+    run(&["topics", "list", "-b", bootstrap]).ok()
+}
+
+#[test]
+fn the_doctor_measures_tries_and_leaves_nothing_behind() {
+    let cluster = Cluster::start(&["--brokers", "2"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let doctor = ["doctor", "--bootstrap-server", bootstrap, "--duration", "1s", "--json", path];
+    // One record a run, an hour for each: whatever the machine does, what is asked is tried once.
+    let easy = ["--target-p99", "1h", "--throughput", "16B/s", "--record-size", "16"];
+    let out = run(&[&doctor[..], &easy].concat());
+    let report = json(file.path());
+    let holds = report["holds"].as_bool().unwrap();
+    assert_eq!(out.code, Some(if holds { 0 } else { 2 }), "{out:?}");
+    assert_eq!(report["tried"].as_array().unwrap()[0]["setting"], "acks=1");
+    assert_eq!(report["tried"][0]["recommended"], false, "durability is not for sale: {report}");
+    assert!(out.out.starts_with("This creates the topic curtail-doctor-"), "{}", out.out);
+
+    // Nothing is as quick as that, so everything is tried.
+    let hard =
+        ["--target-p99", "1us", "--throughput", "200KB/s", "--command-property", "linger.ms=20"];
+    let out = run(&[&doctor[..], &hard].concat());
+    assert_eq!(out.code, Some(2), "{out:?}");
+    assert!(out.out.contains("The target does NOT hold"), "{}", out.out);
+    let report = json(file.path());
+    check_distribution(&report["latency_us"]);
+    assert_eq!((&report["errors"], &report["missing"]), (&0.into(), &0.into()), "{report}");
+    let phases: Vec<_> = report["phases"].as_array().unwrap().iter().collect();
+    let named: Vec<_> = phases.iter().map(|phase| phase["phase"].as_str().unwrap()).collect();
+    assert_eq!(named, ["produce", "publish", "commit", "catch_up", "fetch"]);
+    let sum: f64 = phases.iter().map(|phase| phase["us"].as_f64().unwrap()).sum();
+    assert!(sum > 0.0 && named.contains(&report["blamed"].as_str().unwrap()), "{report}");
+    let tried = report["tried"].as_array().unwrap();
+    assert!(tried.len() > 3, "{tried:?}");
+    for tried in tried {
+        assert_eq!(tried["p99_us"].as_array().unwrap().len(), 3, "three rounds: {tried}");
+        assert_eq!(tried["base_p99_us"].as_array().unwrap().len(), 3, "three rounds: {tried}");
+        assert!(out.out.contains(tried["setting"].as_str().unwrap()), "{}", out.out);
+    }
+    let brokers = report["brokers"].as_array().unwrap();
+    assert_eq!(brokers.len(), 2, "{report}");
+    for broker in brokers {
+        let clock = &broker["clock"];
+        let (low, high) =
+            (clock["at_least_ms"].as_f64().unwrap(), clock["at_most_ms"].as_f64().unwrap());
+        assert!(low <= 1.0 && high >= -1.0, "it is this machine's clock: {broker}");
+    }
+    assert!(!topics(bootstrap).contains("curtail-doctor"), "both topics are gone");
+}
+
+#[test]
+fn a_doctor_that_is_interrupted_or_fails_leaves_nothing_behind() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let doctor = ["doctor", "--bootstrap-server", bootstrap, "--target-p99", "50ms"];
+    let mut child = common::curtail()
+        .args([&doctor[..], &["--throughput", "100KB/s", "--duration", "30m"]].concat())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut err = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    // The topic is there now.
+    while !line.starts_with("warming up") {
+        line.clear();
+        assert!(err.read_line(&mut line).unwrap() > 0, "it ended early");
+    }
+    assert!(topics(bootstrap).contains("curtail-doctor-"));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.contains("curtail: interrupted"), "{rest}");
+    assert!(!topics(bootstrap).contains("curtail-doctor"), "{rest}");
+
+    let large = ["--throughput", "3MB/s", "--record-size", "2000000", "--duration", "1s"];
+    let error = run(&[&doctor[..], &large].concat());
+    assert!(error.code == Some(1) && error.err.contains("max.request.size"), "{error:?}");
+    assert!(!topics(bootstrap).contains("curtail-doctor"));
 }

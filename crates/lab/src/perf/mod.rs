@@ -43,6 +43,9 @@ pub enum Error {
     /// What came back is not what was sent.
     #[error("{0}")]
     Unexpected(String),
+    /// The run was told to end before its time.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// A result with the lab's [`enum@Error`].

@@ -1,6 +1,6 @@
 //! Producing at a rate or as fast as it goes, after `kafka-producer-perf-test`.
 
-mod client;
+pub(crate) mod client;
 mod outstanding;
 
 use std::{
@@ -87,7 +87,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
 
     let values = Values::prepare(&options.payload)?;
     let guard = runtime.enter();
-    let client = runtime.block_on(Client::start(config, &options.topic.name))?;
+    let client = runtime.block_on(Client::start(config, &[&options.topic.name]))?;
     let mut sender = Sender { options, runtime: &runtime, client, values, progress };
     let measured = sender.run();
     let metrics = sender.client.metrics();

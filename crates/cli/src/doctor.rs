@@ -1,0 +1,356 @@
+//! `curtail doctor`: examines a cluster and says what would help.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use curtail::{Acks, AdminConfig, ConsumerConfig, ProducerConfig};
+use curtail_lab::doctor::{
+    self, Event, Limit, Options, Plan, Report, Stop, Tried, Verdict,
+    units::{duration, throughput},
+};
+
+use crate::{
+    failure::Failure,
+    output,
+    settings::{BOOTSTRAP, Property, properties, property, set_both},
+};
+
+/// Arguments of `curtail doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Brokers of the cluster: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+    /// The 99th percentile not to be exceeded, from the intended send time to the poll: 50ms, 1.5s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    target_p99: Duration,
+    /// What is written meanwhile: 90MB/s, 500KB/s.
+    #[arg(long, value_name = "RATE", value_parser = throughput)]
+    throughput: f64,
+    /// Bytes of a record's value.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    record_size: usize,
+    /// Partitions of the doctor's topic [default: 3 for each broker].
+    #[arg(long, value_name = "N")]
+    partitions: Option<i32>,
+    /// Replicas of the doctor's topic [default: the brokers' default.replication.factor].
+    #[arg(long, value_name = "N")]
+    replication_factor: Option<i16>,
+    /// What the producer waits for, 1 or all [default: all].
+    #[arg(long, value_name = "ACKS")]
+    acks: Option<String>,
+    /// Client properties by their Java names: what you use now.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property, num_args = 1..)]
+    command_property: Vec<Property>,
+    /// A file of client properties.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// How long to write, all runs together.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    duration: Duration,
+    /// Write the figures to this file, latencies in microseconds.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn options(&self) -> Result<Options, Failure> {
+        let mut all = properties(self.command_config.as_deref(), &self.command_property)?;
+        if let Some(servers) = &self.bootstrap_server {
+            all.push((BOOTSTRAP.into(), servers.clone()));
+        }
+        if !all.iter().any(|(name, _)| name == BOOTSTRAP) {
+            return Err(Failure::new("which cluster? give --bootstrap-server"));
+        }
+        let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
+        let mut admin = AdminConfig::default();
+        set_both(&mut producer, &mut consumer, &all)?;
+        if let Some(acks) = &self.acks {
+            producer.set("acks", acks)?;
+        }
+        producer.validate()?;
+        consumer.validate()?;
+        // The address and security are common to all three.
+        admin.common = producer.common.clone();
+        Ok(Options {
+            producer,
+            consumer,
+            admin,
+            target: self.target_p99,
+            throughput: self.throughput,
+            record_size: self.record_size,
+            partitions: self.partitions,
+            replication_factor: self.replication_factor,
+            duration: self.duration,
+        })
+    }
+}
+
+/// Examines and prints.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let options = arguments.options()?;
+    // A file that cannot be written is to be known before the visit, not after it.
+    let json = match &arguments.json {
+        Some(path) => {
+            let file = std::fs::File::create(path);
+            Some((file.map_err(|error| unwritable(path, &error))?, path))
+        }
+        None => None,
+    };
+    let stop = Stop::default();
+    stop_on_signal(stop.clone())?;
+    let mut printed = Ok(());
+    let report = doctor::run(&options, &stop, &mut |event| match event {
+        Event::Plan(plan) => {
+            printed = output::print(&planned(plan));
+            // Who does not see what will be done has not agreed to it.
+            if printed.is_err() {
+                stop.set();
+            }
+        }
+        Event::WarmingUp => output::note("warming up"),
+        Event::Run { what, done, of } => {
+            output::note(format_args!("run {} of {of}: {what}", done + 1));
+        }
+        _ => {}
+    });
+    printed?;
+    let report = report?;
+    output::print(&text(&report, options.producer.acks))?;
+    if let Some((mut file, path)) = json {
+        use std::io::Write as _;
+        let text = serde_json::to_string(&report).map_err(Failure::new)?;
+        writeln!(file, "{text}").map_err(|error| unwritable(path, &error))?;
+    }
+    if report.holds { Ok(()) } else { Err(Failure::NotHeld) }
+}
+
+fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
+}
+
+/// The first Ctrl-C has the doctor tidy up and end.
+fn stop_on_signal(stop: Stop) -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    let (mut interrupt, mut terminate) = {
+        let _context = runtime.enter();
+        let listen = |kind| signal(kind).map_err(Failure::new);
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?)
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        output::note("stopping: the topic is being deleted");
+        stop.set();
+    });
+    Ok(())
+}
+
+fn planned(plan: &Plan) -> String {
+    let brokers = match plan.brokers {
+        1 => "1 broker".to_owned(),
+        count => format!("{count} brokers"),
+    };
+    format!(
+        "This creates the topic {} with {} partitions on {}, writes {:.2} MB/s ({:.0} records/s) to it in runs of \
+         {:.1} s,\n{} of them, or up to {} ({:.0} MB before replication) where the target does not hold, reads everything \
+         back, and deletes the topic.\nNo setting of the cluster is changed. Ctrl-C ends it early and deletes the topic, \
+         too.\n\n",
+        plan.topic,
+        plan.partitions,
+        brokers,
+        mb(plan.bytes_per_second),
+        plan.records_per_second,
+        plan.run_s,
+        plan.runs,
+        plan.runs_at_most,
+        mb(plan.bytes_at_most),
+    )
+}
+
+fn mb(bytes: f64) -> f64 {
+    bytes / (1024.0 * 1024.0)
+}
+
+fn ms(micros: f64) -> f64 {
+    micros / 1000.0
+}
+
+/// The whole report.
+fn text(report: &Report, acks: Acks) -> String {
+    let mut lines = vec![verdict(report)];
+    let latency = &report.latency_us;
+    let rounds: Vec<String> =
+        report.rounds_p99_us.iter().map(|p99| format!("{:.1}", ms(*p99))).collect();
+    lines.push(format!(
+        "end to end, from the intended send time to the poll: {:.2} ms 50th, {:.2} ms 99th, {:.2} ms 99.9th, {:.2} ms max \
+         (99th of each round: {} ms)",
+        ms(latency.p50),
+        ms(latency.p99),
+        ms(latency.p999),
+        ms(latency.max),
+        rounds.join(", ")
+    ));
+    if report.errors + report.missing > 0 {
+        lines.push(format!(
+            "{} records were not acknowledged and {} not read: {}",
+            report.errors,
+            report.missing,
+            report.first_error.as_deref().unwrap_or("no error was told")
+        ));
+    }
+    lines.extend(report.limit.map(|limit| limited(limit, report)));
+    lines.push(String::new());
+    lines.push(phases(report, acks));
+    lines.push(tried(report));
+    lines.push(advice(report));
+    lines.extend(brokers(report));
+    for finding in &report.findings {
+        lines.push(format!("{}: {}", word(finding.severity), finding.text));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn word(severity: doctor::Severity) -> &'static str {
+    match severity {
+        doctor::Severity::Warning => "WARNING",
+        doctor::Severity::Note => "note",
+    }
+}
+
+fn verdict(report: &Report) -> String {
+    let target = ms(report.target_p99_us);
+    let (asked, reached) = (mb(report.plan.bytes_per_second), mb(report.bytes_per_second));
+    let p99 = ms(report.latency_us.p99);
+    match report.holds {
+        true => format!(
+            "The target holds: {p99:.2} ms at the 99th percentile of {target} ms, at {reached:.2} MB/s."
+        ),
+        false => format!(
+            "The target does NOT hold: {p99:.2} ms at the 99th percentile of {target} ms, at {reached:.2} of {asked:.2} MB/s."
+        ),
+    }
+}
+
+fn limited(limit: Limit, report: &Report) -> String {
+    let busy = report.busy * 100.0;
+    match limit {
+        Limit::Machine => format!(
+            "The limit is this machine, not the cluster ({busy:.0}% of its processors are busy): run the doctor where there \
+             is room, or ask for less."
+        ),
+        Limit::Link => "The limit is the way to the brokers: sockets do not take records as fast as they are due.".into(),
+        Limit::Brokers => "The limit are the brokers: they do not take records as fast as they are due.".into(),
+    }
+}
+
+fn phases(report: &Report, acks: Acks) -> String {
+    let rows: Vec<Vec<String>> = report
+        .phases
+        .iter()
+        .map(|phase| {
+            vec![
+                phase.phase.name().to_owned(),
+                format!("{:.2}", ms(phase.us)),
+                format!("+-{:.2}", ms(phase.error_us)),
+                (if phase.estimate { "estimate" } else { "measured" }).to_owned(),
+            ]
+        })
+        .collect();
+    let split = match acks {
+        Acks::All => "publish and commit are split by runs with acks=1 beside acks=all",
+        _ => "commit is what acks=all takes longer than acks=1",
+    };
+    format!(
+        "Where the slowest 1% of records were ({split};\ncatch-up and fetch by what the consumer had read when they were \
+         acknowledged):\n{}Most of their time goes to {}.\n",
+        output::table(&["PHASE", "MS", "ERROR", ""], &rows),
+        report.blamed.name()
+    )
+}
+
+fn tried(report: &Report) -> String {
+    let rows: Vec<Vec<String>> = report
+        .tried
+        .iter()
+        .map(|tried| {
+            let rounds = |all: &[f64]| {
+                all.iter().map(|p99| format!("{:.1}", ms(*p99))).collect::<Vec<_>>().join(" ")
+            };
+            let verdict = match tried.comparison.verdict {
+                Verdict::Better => format!("better by {:.0}%", tried.comparison.gain * 100.0),
+                Verdict::Worse => format!("worse by {:.0}%", -tried.comparison.gain * 100.0),
+                Verdict::NoDifference => "no difference beyond the noise".to_owned(),
+            };
+            vec![
+                tried.setting.clone(),
+                rounds(&tried.base_p99_us),
+                rounds(&tried.p99_us),
+                format!("{:.2}", mb(tried.bytes_per_second)),
+                verdict,
+            ]
+        })
+        .collect();
+    let columns = ["TRIED", "99TH AS IT IS, MS", "99TH WITH IT, MS", "MB/S", ""];
+    format!("Round by round, in turn:\n{}", output::table(&columns, &rows))
+}
+
+fn advice(report: &Report) -> String {
+    let recommended = report.recommended();
+    let mut text = String::new();
+    for tried in &recommended {
+        let caution = caution(tried);
+        text += &format!(
+            "RECOMMENDED: {} ({:.0}% less at the 99th percentile){caution}\n",
+            tried.setting,
+            tried.comparison.gain * 100.0
+        );
+    }
+    for tried in report.tried.iter().filter(|tried| !tried.recommended && tried.setting == "acks=1")
+    {
+        text += &format!("{}{}\n", tried.setting, caution(tried));
+    }
+    if recommended.is_empty() {
+        text += match report.holds {
+            true => "Nothing needs to be changed, so nothing else was tried.\n",
+            false => "Nothing that was tried helps beyond the noise of the rounds.\n",
+        };
+    }
+    text
+}
+
+fn caution(tried: &Tried) -> String {
+    tried.caution.map_or_else(String::new, |caution| format!(": {caution}"))
+}
+
+fn brokers(report: &Report) -> Option<String> {
+    if report.brokers.is_empty() {
+        return None;
+    }
+    let rows: Vec<Vec<String>> = report
+        .brokers
+        .iter()
+        .map(|broker| {
+            let clock = broker.clock.map_or_else(
+                || "-".to_owned(),
+                |clock| format!("{:+.1} to {:+.1}", clock.at_least_ms, clock.at_most_ms),
+            );
+            vec![
+                broker.id.to_string(),
+                broker.records.to_string(),
+                format!("{:.2}", ms(broker.request_us.p50)),
+                format!("{:.2}", ms(broker.request_us.p99)),
+                clock,
+            ]
+        })
+        .collect();
+    let columns = ["BROKER", "RECORDS", "REQUEST 50TH, MS", "99TH, MS", "CLOCK AHEAD, MS"];
+    Some(output::table(&columns, &rows))
+}
