@@ -6,7 +6,7 @@ mod tests;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Longest latency told apart from longer ones: a day.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -108,6 +108,22 @@ impl Latencies {
         steps.map(step).collect()
     }
 
+    /// The distribution as a curve for a logarithmic axis: quantiles at which as many nines are told apart as there are
+    /// records for, up to five, in twentieths of a nine, and the longest at the end.
+    #[must_use]
+    pub fn curve(&self) -> Vec<Point> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        let nines = (self.count() as f64).log10().min(5.0);
+        let steps = (nines * 20.0).floor() as u32;
+        let point = |quantile| Point { quantile, us: micros(self.quantile(quantile)) };
+        // Nine digits are read again as they were written.
+        let rounded = |quantile: f64| (quantile * 1e9).round() / 1e9;
+        let quantiles = (0..=steps).map(|step| rounded(1.0 - 10f64.powf(-f64::from(step) / 20.0)));
+        quantiles.chain([1.0]).map(point).collect()
+    }
+
     /// The figures of a report.
     #[must_use]
     pub fn summary(&self) -> Summary {
@@ -126,8 +142,17 @@ fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1000.0
 }
 
+/// A point of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Which part of all does not take longer, from 0 to 1.
+    pub quantile: f64,
+    /// Than this, in microseconds.
+    pub us: f64,
+}
+
 /// A distribution in figures, all in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Mean.
     pub avg: f64,

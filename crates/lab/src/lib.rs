@@ -9,6 +9,8 @@ pub mod cpu;
 pub mod doctor;
 pub mod experiments;
 pub mod latency;
+pub mod over_time;
+pub mod page;
 pub mod peers;
 pub mod perf;
 pub mod phases;

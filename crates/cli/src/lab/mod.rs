@@ -1,13 +1,15 @@
 //! `curtail lab`: the experiments of the laboratory.
 
 mod bench;
+mod compare;
+mod files;
 mod table;
 
-use std::{io::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use curtail_lab::{
-    experiments::{self, ClusterKind, Event, Experiment, Report, Setting},
+    experiments::{self, ClusterKind, Event, Experiment, Setting},
     peers::Client,
 };
 
@@ -22,6 +24,10 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Runs a benchmark of Trogdor or of the OpenMessaging Benchmark from its file.
     Bench(bench::Arguments),
+    /// Compares two runs: what the second has by what the first has, and what of it is noise.
+    Compare(compare::Arguments),
+    /// Makes a page of figures written earlier.
+    Report(ReportArguments),
 }
 
 /// Arguments of `curtail lab run`.
@@ -56,6 +62,27 @@ pub(crate) struct RunArguments {
     /// Write the figures to this file, one JSON object a line for each experiment.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with plots to this file; it needs nothing else to be read.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the result of each arm as OpenMessaging Benchmark does; several arms get files of their own, FILE with
+    /// experiment, arm and client before its extension.
+    #[arg(long, value_name = "FILE")]
+    omb: Option<PathBuf>,
+    /// Write the latencies over time as an HdrHistogram interval log (V2), in nanoseconds, one tag an arm.
+    #[arg(long, value_name = "FILE")]
+    hdr: Option<PathBuf>,
+}
+
+/// Arguments of `curtail lab report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// Files that `curtail lab run --json` has written.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The page to write.
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
 }
 
 fn cluster(text: &str) -> Result<ClusterKind, String> {
@@ -73,6 +100,8 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::List => list(),
         Command::Run(arguments) => run_all(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Report(arguments) => report(arguments),
     }
 }
 
@@ -103,30 +132,28 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         reader: arguments.reader,
     };
     // A file that cannot be written is to be known before the run, not after it.
-    let mut json = match &arguments.json {
-        Some(path) => Some((std::fs::File::create(path).map_err(|e| unwritable(path, &e))?, path)),
-        None => None,
-    };
-    let mut held = true;
+    let mut outputs = files::Outputs::create(arguments)?;
+    let command = files::command(std::env::args());
+    let mut reports = Vec::new();
     for experiment in found {
         let name = experiment.name();
-        let report = experiments::run(experiment, &setting, &mut |event| tell(name, event))?;
+        let mut report = experiments::run(experiment, &setting, &mut |event| tell(name, event))?;
+        report.command.clone_from(&command);
         output::print(&table::table(&report))?;
-        if let Some((file, path)) = &mut json {
-            write(file, &report).map_err(|e| unwritable(path, &e))?;
-        }
-        held &= report.held();
+        outputs.add(&report)?;
+        reports.push(report);
     }
+    outputs.finish(&reports)?;
+    let held = reports.iter().all(experiments::Report::held);
     if held { Ok(()) } else { Err(Failure::NotHeld) }
 }
 
-fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
-}
-
-fn write(file: &mut std::fs::File, report: &Report) -> std::io::Result<()> {
-    let text = serde_json::to_string(report)?;
-    writeln!(file, "{text}")
+fn report(arguments: &ReportArguments) -> Result<(), Failure> {
+    let mut reports = Vec::new();
+    for path in &arguments.files {
+        reports.extend(files::read(path)?);
+    }
+    files::write(&arguments.html, curtail_lab::page::page(&reports).as_bytes())
 }
 
 fn tell(experiment: &str, event: Event<'_>) {

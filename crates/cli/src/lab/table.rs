@@ -5,7 +5,12 @@ mod tests;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use curtail_lab::experiments::{ArmReport, Published, Report};
+use curtail_lab::experiments::{
+    ArmReport, PublishedFigure, Report,
+    compare::{LEGEND, within},
+};
+
+use super::compare;
 
 /// Columns of the table.
 const COLUMNS: usize = 14;
@@ -15,51 +20,67 @@ const HEADER: [&str; COLUMNS] = [
     "dupl.", "reord.", "errors",
 ];
 
-/// The arms, then the published figures, then what else was measured, then the conditions.
+/// What is to be known first, the ratios of the arms, the arms, the published figures, what else was measured, and the
+/// conditions.
 pub(super) fn table(report: &Report) -> String {
-    let mut rows = vec![HEADER.map(str::to_owned)];
-    let named = report.arms.iter().any(|arm| arm.client != "curtail");
-    rows.extend(report.arms.iter().map(|arm| measured(arm, label(arm, named))));
-    let published_from = rows.len();
-    rows.extend(report.published.iter().map(published));
-    let mut text = String::new();
     let Report { experiment, cluster, scale, seed, source, .. } = report;
-    // Writing to memory does not fail.
-    let _ = writeln!(text, "{experiment} on {cluster}, scale {scale}, seed {seed} ({source})");
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
-    for (index, row) in rows.iter().enumerate() {
-        if index == published_from {
-            let _ = writeln!(text, "published or measured of others:");
-        }
-        let mut line = format!("{:<width$}", row[0], width = widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        let note = index.checked_sub(published_from).and_then(|at| report.published.get(at));
-        if let Some(Published { source, note, .. }) = note {
-            let _ = write!(line, "  {source}{}{note}", if note.is_empty() { "" } else { ": " });
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
+    let mut text = format!("{experiment} on {cluster}, scale {scale}, seed {seed} ({source})\n");
+    for limit in report.limits() {
+        text += &format!("{limit}\n");
     }
+    let ratios = within(report);
+    if let (Some(first), false) = (report.arms.first(), ratios.is_empty()) {
+        text += &format!(
+            "by {} of {}; {LEGEND}:\n{}",
+            first.name,
+            first.client,
+            compare::ratios(&ratios)
+        );
+    }
+    text += &figures(report);
     for arm in &report.arms {
         if !arm.extra.is_empty() {
             let figures: Vec<String> =
                 arm.extra.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
-            let _ = writeln!(text, "{}: {}", label(arm, named), figures.join(", "));
+            text += &format!("{}: {}\n", label(report, arm), figures.join(", "));
         }
         if let Some((phase, times)) = to_blame(arm) {
             let of = arm.exemplars.len();
-            let _ = writeln!(
-                text,
-                "{}: {phase} to blame for {times} of the {of} slowest",
-                label(arm, named)
-            );
+            let name = label(report, arm);
+            text += &format!("{name}: {phase} to blame for {times} of the {of} slowest\n");
         }
     }
     for condition in &report.conditions {
         let word = if condition.held { "held" } else { "NOT HELD" };
-        let _ = writeln!(text, "{word}: {}", condition.text);
+        text += &format!("{word}: {}\n", condition.text);
+    }
+    text
+}
+
+/// The arms, then the published figures.
+fn figures(report: &Report) -> String {
+    let mut rows = vec![HEADER.map(str::to_owned)];
+    rows.extend(report.arms.iter().map(|arm| measured(arm, label(report, arm))));
+    let published_from = rows.len();
+    rows.extend(report.published.iter().map(published));
+    let mut text = String::new();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
+    for (index, row) in rows.iter().enumerate() {
+        if index == published_from {
+            text += "published or measured of others:\n";
+        }
+        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            // Writing to memory does not fail.
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        let note = index.checked_sub(published_from).and_then(|at| report.published.get(at));
+        if let Some(PublishedFigure { source, note, .. }) = note {
+            let _ = write!(line, "  {source}{}{note}", if note.is_empty() { "" } else { ": " });
+        }
+        text += line.trim_end();
+        text.push('\n');
     }
     text
 }
@@ -74,8 +95,9 @@ fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
 }
 
 /// An arm's name, with its client where there are others than Curtail.
-fn label(arm: &ArmReport, named: bool) -> String {
-    if named { format!("{} ({})", arm.name, arm.client) } else { arm.name.to_owned() }
+fn label(report: &Report, arm: &ArmReport) -> String {
+    let named = report.arms.iter().any(|arm| arm.client != "curtail");
+    if named { format!("{} ({})", arm.name, arm.client) } else { arm.name.clone() }
 }
 
 fn measured(arm: &ArmReport, label: String) -> [String; COLUMNS] {
@@ -100,11 +122,11 @@ fn measured(arm: &ArmReport, label: String) -> [String; COLUMNS] {
     ]
 }
 
-fn published(published: &Published) -> [String; COLUMNS] {
+fn published(published: &PublishedFigure) -> [String; COLUMNS] {
     let latency = &published.latency_us;
     let known = |micros: Option<f64>| micros.map_or_else(|| "-".to_owned(), millis);
     let mut row = [const { String::new() }; COLUMNS];
-    row[0] = published.arm.to_owned();
+    row[0] = published.arm.clone();
     row[2] = published.throughput_mbps.map_or_else(|| "-".to_owned(), |mbps| format!("{mbps:.2}"));
     let figures = [latency.avg, latency.p50, latency.p95, latency.p99, latency.p999, latency.max];
     for (cell, figure) in row[3..].iter_mut().zip(figures) {

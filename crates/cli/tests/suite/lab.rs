@@ -1,5 +1,7 @@
 //! The experiments, at a size that shows their structure and no figure.
 
+use std::io::Write as _;
+
 use crate::common::{Cluster, run};
 use serde_json::Value;
 
@@ -26,6 +28,11 @@ fn check_shape(report: &Value) {
     assert_eq!(report["cluster"], "embedded");
     assert_eq!(report["scale"], 0.01);
     assert!(report["seed"].is_u64() && report["source"].is_string(), "{report}");
+    let environment = &report["environment"];
+    assert!(environment["cores"].as_u64().unwrap() > 0, "{environment}");
+    assert_eq!(environment["shares_machine"], true);
+    assert!(environment["versions"]["Curtail"].is_string(), "{environment}");
+    assert!(report["models"][0]["what"].is_string(), "{report}");
     for arm in report["arms"].as_array().unwrap() {
         assert_eq!(arm["client"], "curtail");
         assert!(arm["records"].as_u64().unwrap() > 0, "{arm}");
@@ -40,6 +47,13 @@ fn check_shape(report: &Value) {
         assert!(sorted.is_sorted() && sorted[0] > 0.0 && latency("avg") > 0.0, "{arm}");
         check_phases(arm);
         assert!(arm["extra"].is_object(), "{arm}");
+        assert!(arm["latency_curve"].as_array().is_some_and(|curve| !curve.is_empty()), "{arm}");
+        assert_eq!(arm["latency_curve"].as_array().unwrap().last().unwrap()["quantile"], 1.0);
+        let records = |of: &Value| of["records"].as_u64().unwrap();
+        let all = |of: &Value| of.as_array().unwrap().iter().map(records).sum::<u64>();
+        assert_eq!(all(&arm["rounds"]), arm["records"].as_u64().unwrap(), "{arm}");
+        assert!(all(&arm["rounds"][0]["over_time"]["slots"]) > 0, "{arm}");
+        assert!(all(&arm["brokers"]) > 0, "{arm}");
     }
     for published in report["published"].as_array().unwrap() {
         assert!(published["arm"].is_string() && published["source"].is_string(), "{published}");
@@ -113,15 +127,6 @@ fn a_slow_broker_loses_nothing_and_every_byte_is_accounted_for() {
 }
 
 #[test]
-fn a_cold_start_is_measured_with_and_without_warming_up() {
-    let report = report(&["cold-start", "--reader"]);
-    assert_eq!(arms(&report), ["warm-up", "cold"]);
-    for arm in report["arms"].as_array().unwrap() {
-        assert!(arm["phases_us"]["fetch"]["p50"].as_f64().unwrap() > 0.0, "{arm}");
-    }
-}
-
-#[test]
 fn phases_of_a_cluster_that_cannot_be_looked_into_are_estimated() {
     let cluster = Cluster::start(&[]);
     let at = cluster.bootstrap.as_str();
@@ -142,6 +147,128 @@ fn phases_of_a_cluster_that_cannot_be_looked_into_are_estimated() {
     assert!(arm["exemplars"][0]["leader"].is_i64(), "{arm}");
     let left = run(&["topics", "list", "--bootstrap-server", at]).ok();
     assert!(!left.contains("probes"), "{left}");
+}
+
+/// A cold start with and without warming up leaves every kind of file; what is made of them later is the same.
+#[test]
+fn a_run_leaves_a_page_and_what_others_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let text = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    let (page, omb, hdr) = (path("page.html"), path("omb.json"), path("latency.hlog"));
+    let report = report(&["cold-start", "--reader", "--html", &page, "--omb", &omb, "--hdr", &hdr]);
+    assert_eq!(arms(&report), ["warm-up", "cold"]);
+    let command = report["command"].as_str().unwrap();
+    assert!(command.starts_with("curtail lab run --scale 0.01 --json "), "{command}");
+    assert_eq!(report["arms"][0]["rounds"][0]["faults"][0]["from_ms"], 0.0);
+    for arm in report["arms"].as_array().unwrap() {
+        assert!(arm["phases_us"]["fetch"]["p50"].as_f64().unwrap() > 0.0, "{arm}");
+    }
+
+    let html = text("page.html");
+    check_page(&html);
+    let words = words(&html);
+    for said in [command, "share one machine", "without warm_up at 0 s", "broker 3"] {
+        assert!(words.contains(said), "{said}: {words}");
+    }
+    for condition in report["conditions"].as_array().unwrap() {
+        let word = if condition["held"] == true { "held" } else { "NOT HELD" };
+        let said = format!("{word}: {}", condition["text"].as_str().unwrap());
+        assert!(words.contains(&said), "{said}: {words}");
+    }
+    std::fs::write(path("run.json"), report.to_string()).unwrap();
+    let again = path("again.html");
+    run(&["lab", "report", &path("run.json"), "--html", &again]).ok();
+    assert_eq!(text("again.html"), html, "the same page from the figures");
+
+    for arm in ["warm-up", "cold"] {
+        let result: Value =
+            serde_json::from_str(&text(&format!("omb-cold-start-{arm}-curtail.json"))).unwrap();
+        let slowest = result["aggregatedPublishLatencyMax"].as_f64().unwrap();
+        assert!(slowest > 0.0 && result["publishRate"][0].as_f64().unwrap() > 0.0, "{result}");
+        assert!(text("latency.hlog").contains(&format!("\nTag=cold-start.{arm}.curtail,")));
+    }
+    assert!(!std::path::Path::new(&omb).exists(), "there are two arms");
+
+    let out = run(&["lab", "compare", &path("run.json"), &path("run.json")]).ok();
+    assert!(out.contains("1.00x ?") && out.contains("repeat the runs"), "{out}");
+    let other = path("other.json");
+    std::fs::write(&other, report.to_string().replace("cold-start", "e2e")).unwrap();
+    let failed = run(&["lab", "compare", &path("run.json"), &other]).failed();
+    assert!(failed.ends_with("the first has cold-start, the second e2e"), "{failed}");
+    let failed = run(&["lab", "compare", &path("run.json"), &page]).failed();
+    assert!(failed.contains("line 1: not what `curtail lab run --json` writes"), "{failed}");
+    open_in_browser(&html, directory.path());
+}
+
+/// A page is well-formed and needs nothing from elsewhere.
+fn check_page(html: &str) {
+    parsed(html, |document| {
+        assert!(document.descendants().filter(|n| n.attribute("role") == Some("img")).count() > 3);
+        for node in document.descendants().filter(roxmltree::Node::is_element) {
+            assert!(!["link", "img", "iframe", "object"].contains(&node.tag_name().name()));
+            for attribute in node.attributes() {
+                let elsewhere = ["src", "href", "data"].contains(&attribute.name())
+                    && !attribute.value().starts_with('#');
+                assert!(!elsewhere, "{attribute:?}");
+            }
+            if ["style", "script"].contains(&node.tag_name().name()) {
+                let text = node.text().unwrap_or_default();
+                assert!(!text.contains("url(") && !text.contains("import"), "{text}");
+            }
+        }
+    });
+}
+
+fn words(html: &str) -> String {
+    parsed(html, |document| {
+        document.descendants().filter(roxmltree::Node::is_text).filter_map(|n| n.text()).collect()
+    })
+}
+
+fn parsed<T>(html: &str, look: impl FnOnce(&roxmltree::Document<'_>) -> T) -> T {
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    look(&roxmltree::Document::parse_with_options(html, options).unwrap())
+}
+
+/// Opens the page in headless Chromium where there is one: it shows it, and complains of nothing but what is planted in
+/// a copy to see that complaints are heard.
+fn open_in_browser(html: &str, directory: &std::path::Path) {
+    let copy = directory.join("planted.html");
+    let planted = "<script>console.error('planted')</script></body>";
+    std::fs::write(&copy, html.replace("</body>", planted)).unwrap();
+    let profile = format!("--user-data-dir={}", directory.join("profile").display());
+    let page = format!("file://{}", copy.display());
+    let arguments = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+        "--dump-dom",
+        &profile,
+        &page,
+    ];
+    // One that hangs is ended; one that is not there gives 127.
+    let start = |browser: &str| {
+        let mut command = std::process::Command::new("timeout");
+        command.args(["--kill-after=5", "120", browser]).args(arguments);
+        command.stdin(std::process::Stdio::null()).output().ok()
+    };
+    let browsers = ["chromium", "chromium-browser", "google-chrome"];
+    let started = browsers.into_iter().filter_map(start).find(|out| out.status.code() != Some(127));
+    // Not the test runner's captured output, which it throws away; a closed standard error loses only the line.
+    let skipped = |why: &str| {
+        let _ = writeln!(std::io::stderr(), "skipped: the page in a browser: {why}");
+    };
+    let Some(out) = started else { return skipped("there is no Chromium") };
+    let (dom, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    if !out.status.success() {
+        return skipped(&format!("Chromium does not run here: {said}"));
+    }
+    let complaints: Vec<_> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(matches!(complaints[..], [line] if line.contains("planted")), "{said}");
+    assert_eq!(dom.matches("<svg").count(), html.matches("<svg").count(), "all of it is shown");
 }
 
 #[test]

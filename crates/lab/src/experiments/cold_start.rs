@@ -92,6 +92,9 @@ impl Experiment for ColdStart {
         let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
         let (sent, ()) = turn.send(load, |_| Ok(()))?;
         let mut sample = sent.sample();
+        let first = if turn.arm.name == WARM.name { "after warm_up" } else { "without warm_up" };
+        let what = format!("first record of a new producer, {first}");
+        sample.mark(sent.start, sent.start, sent.start, what);
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         turn.testbed.delete_topic(&topic)?;
         Ok(sample)

@@ -5,8 +5,9 @@ use std::time::Duration;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn, load::warm_brokers, phases::Prober, readers, testbed::Needs,
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, LatencyUntil, Published,
+    PublishedLatency, Sample, Setting, Testbed, Turn, load::warm_brokers, phases::Prober, readers,
+    testbed::Needs,
 };
 use crate::{
     cpu::CpuTime,
@@ -254,7 +255,8 @@ fn theirs(
 fn sample_of(records: u64, latency: Latencies, cpu: CpuTime) -> Sample {
     let elapsed = latency.mean() * u32::try_from(records).unwrap_or(u32::MAX);
     let bytes = records * SIZE as u64;
-    Sample { records, bytes, elapsed, cpu, latency, ..Sample::default() }
+    let latency_until = LatencyUntil::Polled;
+    Sample { records, bytes, elapsed, cpu, latency, latency_until, ..Sample::default() }
 }
 
 /// Kafka's own tool against the same cluster, where it is at hand.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn,
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
+    Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
-    readers::{self, Expected, merged},
+    readers::{self, Expected, SharedOverTime, merged},
     testbed::{Needs, Sessions},
 };
 use crate::perf::{Error, Result};
@@ -103,6 +103,16 @@ impl Experiment for FetchSessions {
         ]
     }
 
+    fn models(&self, setting: &Setting) -> Vec<Modelled> {
+        if setting.cluster != ClusterKind::Embedded {
+            return Vec::new();
+        }
+        let what =
+            "sessions may be pushed out sooner than on Apache Kafka, where it takes 120,000 ms";
+        let after = "min.incremental.fetch.session.eviction.ms";
+        vec![Modelled::new(what, [(after, EVICTION_MS.to_string())])]
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         if matches!(setting.cluster, ClusterKind::Bootstrap(_)) {
             let text = "a cluster of somebody else's does not say what it does with its sessions";
@@ -140,9 +150,18 @@ impl Experiment for FetchSessions {
             earlier: false,
         };
         let (records, skipped) = (load.records, load.warmup);
+        let over_time = SharedOverTime::default();
         let (mut sent, (before, after, mut read)) =
             load.run_observed(testbed, Observe::Phases, |start| {
-                let expected = Expected { start, rate: RATE, records, warmup: skipped, work: WORK };
+                let expected = Expected {
+                    start,
+                    rate: RATE,
+                    records,
+                    warmup: skipped,
+                    work: WORK,
+                    over_time: over_time.clone(),
+                    apart: None,
+                };
                 let reading = readers::read(&runtime, consumers, &expected);
                 sleep_until(start, warmup);
                 let before = testbed.fetch_sessions()?;
@@ -157,7 +176,8 @@ impl Experiment for FetchSessions {
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         read.iter().for_each(|read| read.add_to(&mut sample));
-        sample.latency = merged(read.iter().flat_map(|read| read.latency.values()));
+        let latency = merged(read.iter().flat_map(|read| read.latency.values()));
+        readers::set_latency(&mut sample, latency, &over_time);
         note_sessions(&mut sample, before, after, measured);
         testbed.delete_topic(&topic)?;
         Ok(sample)

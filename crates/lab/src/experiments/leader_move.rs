@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn,
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
+    Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -105,6 +105,14 @@ impl Experiment for LeaderMove {
         if setting.cluster == ClusterKind::Apache { peers() } else { kip_951() }
     }
 
+    fn models(&self, setting: &Setting) -> Vec<Modelled> {
+        if setting.cluster == ClusterKind::Apache {
+            return Vec::new();
+        }
+        let what = "how fast a move becomes known: at once to the partition's replicas, late to the other brokers";
+        vec![Modelled::new(what, [("late by", format!("{} ms", CONVERGENCE.as_millis()))])]
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         let needs = Needs { brokers: BROKERS, faults: true, ..Needs::default() };
         Testbed::start(setting, &needs)
@@ -168,16 +176,19 @@ fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         warm_up: true,
         earlier: false,
     };
-    let (sent, ()) = turn.send(load, |start| {
+    let (sent, (first, last)) = turn.send(load, |start| {
         let pause = run.mul_f64(0.8) / PARTITIONS as u32;
+        sleep_until(start, run.mul_f64(0.1));
+        let first = Instant::now();
         for partition in 0..PARTITIONS {
             sleep_until(start, run.mul_f64(0.1) + pause * partition as u32);
             move_one(testbed, &topic, partition)?;
         }
-        Ok(())
+        Ok((first, Instant::now()))
     })?;
     testbed.set_metadata_delays(&delays(testbed, &[], Duration::ZERO))?;
     let mut sample = sent.sample();
+    sample.mark(sent.start, first, last, format!("{PARTITIONS} leaders move, one by one"));
     read_back(&sent, Order::Acknowledged, &mut sample)?;
     sample.note("leaders_moved", Figure::Total(f64::from(PARTITIONS)));
     sample.note("model_convergence_ms", Figure::Worst(CONVERGENCE.as_secs_f64() * 1000.0));
@@ -228,15 +239,21 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         })?;
         Ok(sent.median())
     })?;
-    let (sent, seen) = turn.send(load, |start| {
-        let mut worst = Seen::default();
+    let (sent, (seen, moves)) = turn.send(load, |start| {
+        let (mut worst, mut moves) = (Seen::default(), Vec::new());
         for part in MOVES {
             sleep_until(start, run.mul_f64(part));
-            worst = worst.max(move_all(testbed, &topic)?);
+            let asked = Instant::now();
+            let seen = move_all(testbed, &topic)?;
+            moves.push((asked, asked + seen.all));
+            worst = worst.max(seen);
         }
-        Ok(worst)
+        Ok((worst, moves))
     })?;
     let mut sample = sent.sample();
+    for (asked, known) in moves {
+        sample.mark(sent.start, asked, known, "all leaders move, until every broker knows");
+    }
     read_back(&sent, Order::Acknowledged, &mut sample)?;
     sample.note("first_broker_knows_ms", Figure::Worst(seen.first.as_secs_f64() * 1000.0));
     sample.note("all_brokers_know_ms", Figure::Worst(seen.all.as_secs_f64() * 1000.0));

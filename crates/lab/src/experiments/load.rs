@@ -104,6 +104,8 @@ pub(super) struct Sent {
     pub(super) observation: Observation,
     pub(super) load: Load,
     cpu: CpuTime,
+    /// Records acknowledged by each broker.
+    brokers: BTreeMap<i32, u64>,
 }
 
 impl Load {
@@ -140,7 +142,10 @@ impl Load {
         let scripted = scripted?;
         runtime.block_on(producer.flush())?;
         let cpu = CpuTime::now() - cpu;
-        let sent = self.collect(start, deliveries, cpu);
+        let metrics = producer.metrics();
+        let brokers = metrics.brokers.iter().map(|(id, broker)| (*id, broker.record_send_total));
+        let brokers = brokers.collect();
+        let sent = self.collect(start, deliveries, cpu, brokers);
         runtime.block_on(producer.close())?;
         Ok((sent, scripted))
     }
@@ -206,6 +211,7 @@ impl Load {
         start: Instant,
         deliveries: Vec<(u64, Result<Delivery, ClientError>)>,
         cpu: CpuTime,
+        brokers: BTreeMap<i32, u64>,
     ) -> Sent {
         let since =
             |at: tokio::time::Instant| nanos(at.into_std().saturating_duration_since(start));
@@ -232,7 +238,7 @@ impl Load {
             fates.push(Fate { sent, acknowledged });
         }
         let observation = Observation::default();
-        Sent { start, fates, first_error, observation, load: self, cpu }
+        Sent { start, fates, first_error, observation, load: self, cpu, brokers }
     }
 }
 
@@ -330,11 +336,15 @@ impl Sent {
             };
             let due = self.due(index);
             sample.records += 1;
-            sample.latency.record_nanos(acknowledged.at.saturating_sub(due));
+            let latency = acknowledged.at.saturating_sub(due);
+            sample.latency.record_nanos(latency);
+            sample.over_time.record(due, latency);
             self.note_phases(index, due, &acknowledged, &mut sample);
             end = end.max(acknowledged.at);
         }
         sample.bytes = sample.records * self.load.size as u64;
+        let share = |(&id, &records)| (id, (records, records * self.load.size as u64));
+        sample.brokers = self.brokers.iter().map(share).collect();
         sample.elapsed = Duration::from_nanos(end.saturating_sub(self.due(warmup)));
         sample.first_error.clone_from(&self.first_error);
         let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
@@ -373,6 +383,13 @@ impl Sent {
     /// Takes a consumer's reading in: the phases of the records go on to there.
     pub(super) fn read_by(&mut self, readings: Readings) {
         self.observation.read_by(readings);
+    }
+
+    /// When the last record of all was acknowledged; the start if none was.
+    pub(super) fn end(&self) -> Instant {
+        let acknowledged = self.fates.iter().filter_map(|fate| fate.acknowledged);
+        let last = acknowledged.map(|acknowledged| acknowledged.at).max().unwrap_or(0);
+        self.start + Duration::from_nanos(last)
     }
 
     /// The median latency of the records behind the warm-up.

@@ -166,13 +166,18 @@ impl Experiment for LostLeader {
             earlier: false,
         };
         rehearse(&load, turn.setting)?;
-        let (sent, (struck, seen)) =
+        let (sent, (struck, until, seen)) =
             turn.send(load, |start| self.strike(testbed, &topic, victim, &plan, start))?;
         if self.0 == Fault::Killed {
             testbed.restart(victim)?;
         }
         testbed.await_healthy(&topic, PARTITIONS as usize)?;
         let mut sample = sent.sample();
+        let what = match self.0 {
+            Fault::Killed => format!("broker {victim} killed"),
+            Fault::Frozen => format!("broker {victim} frozen"),
+        };
+        sample.mark(sent.start, struck, until, what);
         let order = if keyless { Order::Acknowledged } else { Order::Sent };
         read_back(&sent, order, &mut sample)?;
         let stall = sent.longest_silence(nanos(struck - sent.start));
@@ -206,7 +211,8 @@ impl Experiment for LostLeader {
 }
 
 impl LostLeader {
-    /// Hits the broker and watches the others; says when it was hit, and when their metadata had dropped it.
+    /// Hits the broker and watches the others; says when it was hit, when it went on or had been dropped by all of them,
+    /// and when their metadata had dropped it.
     fn strike(
         &self,
         testbed: &Testbed,
@@ -214,7 +220,7 @@ impl LostLeader {
         victim: i32,
         plan: &Plan,
         start: Instant,
-    ) -> Result<(Instant, Seen)> {
+    ) -> Result<(Instant, Instant, Seen)> {
         let others: Vec<i32> =
             testbed.broker_ids().into_iter().filter(|id| *id != victim).collect();
         let dropped = move |topic: &TopicDescription| {
@@ -230,7 +236,7 @@ impl LostLeader {
             Fault::Killed => testbed.kill(victim)?,
             Fault::Frozen => testbed.freeze(victim)?,
         }
-        let seen = thread::scope(|scope| {
+        let (seen, until) = thread::scope(|scope| {
             let limit = plan.session + GRACE;
             let watcher =
                 scope.spawn(move || watch(testbed, &others, topic, struck, limit, dropped));
@@ -242,8 +248,10 @@ impl LostLeader {
             if self.0 == Fault::Frozen {
                 testbed.thaw(victim)?;
             }
-            seen.map_err(|_| Error::Unexpected("the observer panicked".into()))?
+            let until = Instant::now();
+            let seen = seen.map_err(|_| Error::Unexpected("the observer panicked".into()))?;
+            Ok::<_, Error>((seen?, until))
         })?;
-        Ok((struck, seen))
+        Ok((struck, until, seen))
     }
 }

@@ -41,8 +41,8 @@ use self::{
     senders::{Load, Senders},
 };
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn, load::with_properties,
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
+    Sample, Setting, Testbed, Turn, load::with_properties,
 };
 use crate::{
     cpu::CpuTime,
@@ -121,6 +121,23 @@ impl Experiment for MetadataChurn {
         vec![
             of("snapshots", 5.0, "to produce through Kafka REST Proxy, with the immutable cache"),
             of("locked", 200.0, "the same with the mutable cache of the Java client 2.8"),
+        ]
+    }
+
+    fn models(&self, _: &Setting) -> Vec<Modelled> {
+        vec![
+            Modelled::new(
+                "the brokers: scripted ones that acknowledge every record and keep none",
+                [
+                    ("topics", TOPICS.to_string()),
+                    ("partitions of each", PARTITIONS.to_string()),
+                    ("every topic changes once in", format!("{} ms", REFRESH.as_millis())),
+                ],
+            ),
+            Modelled::new(
+                "the locked arm: a cache behind one lock, as Java's client 2.8 kept it",
+                [],
+            ),
         ]
     }
 

@@ -7,7 +7,9 @@
 
 mod check;
 mod cold_start;
+pub mod compare;
 mod e2e;
+pub mod export;
 mod fetch_sessions;
 mod leader_move;
 mod load;
@@ -26,7 +28,8 @@ mod testbed;
 use std::{fmt, path::PathBuf, time::Instant};
 
 pub use report::{
-    ArmReport, Condition, Exemplar, Phase, PhasesReport, Published, PublishedLatency, Report,
+    ArmReport, BrokerShare, Condition, Environment, Exemplar, FaultSpan, LatencyUntil, Modelled,
+    PHASES, Phase, PhasesReport, Published, PublishedFigure, PublishedLatency, Report, RoundReport,
 };
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
@@ -52,6 +55,33 @@ pub enum ClusterKind {
     Apache,
     /// One that is there: `host:port`, one or more separated by commas. Nothing of it can be broken.
     Bootstrap(String),
+}
+
+impl ClusterKind {
+    /// Whether the brokers, the clients and the load have one machine between them.
+    #[must_use]
+    pub fn shares_machine(&self) -> bool {
+        match self {
+            Self::Embedded | Self::Apache => true,
+            Self::Bootstrap(servers) => servers.split(',').all(|server| {
+                let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
+                let host = host.rsplit('/').next().unwrap_or(host).trim();
+                host == "localhost" || host == "[::1]" || host.starts_with("127.")
+            }),
+        }
+    }
+
+    /// What of the cluster is a model, whatever the experiment.
+    fn models(&self) -> Vec<Modelled> {
+        match self {
+            Self::Embedded => vec![Modelled::new(
+                "the brokers are Curtail's embedded cluster in the process of the client: real TCP, replication and \
+                 log files, but not Apache Kafka",
+                [],
+            )],
+            Self::Apache | Self::Bootstrap(_) => Vec::new(),
+        }
+    }
 }
 
 impl fmt::Display for ClusterKind {
@@ -185,6 +215,11 @@ pub trait Experiment: Sync {
 
     /// Figures that others have published, or that were measured of others here.
     fn published(&self, setting: &Setting) -> Vec<Published>;
+
+    /// What is a model here, not the thing itself, with its parameters.
+    fn models(&self, _setting: &Setting) -> Vec<Modelled> {
+        Vec::new()
+    }
 
     /// Starts the cluster that all turns share.
     ///

@@ -5,23 +5,29 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
+use parking_lot::Mutex;
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 
 use super::{
-    Sample,
+    LatencyUntil, Sample,
     load::{nanos, number},
 };
 use crate::{
     latency::Latencies,
+    over_time::OverTime,
     perf::{Error, Pacer, Result, client_runtime},
 };
 
 /// How long records may stay away before they are given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What several consumers note together.
+pub(super) type SharedOverTime = Arc<Mutex<OverTime>>;
 
 /// What is to be read.
 #[derive(Clone, Debug)]
@@ -36,6 +42,10 @@ pub(super) struct Expected {
     pub(super) warmup: u64,
     /// What the application does after each poll that gave something.
     pub(super) work: Duration,
+    /// Latencies of all consumers together, by the records' intended send time.
+    pub(super) over_time: SharedOverTime,
+    /// The partition whose records have no place there, if any.
+    pub(super) apart: Option<i32>,
 }
 
 /// When and where a record was read. Times are nanoseconds since the start.
@@ -199,7 +209,12 @@ impl Reader {
         self.read.out_of_order += u64::from(progress.last > Some(number));
         progress.last = Some(number);
         if number >= self.expected.warmup {
-            let latency = now.saturating_duration_since(self.pacer.due(number));
+            let due = self.pacer.due(number);
+            let latency = now.saturating_duration_since(due);
+            if self.expected.apart != Some(record.partition()) {
+                let at = nanos(due.saturating_duration_since(self.expected.start));
+                self.expected.over_time.lock().record(at, nanos(latency));
+            }
             self.read.latency.entry(record.partition()).or_default().record(latency);
         }
     }
@@ -222,6 +237,13 @@ impl Reader {
         consumer.close().await;
         Ok(self.finish())
     }
+}
+
+/// Has the sample tell the latencies of consumers, not those of the acknowledgements.
+pub(super) fn set_latency(sample: &mut Sample, latency: Latencies, over_time: &Mutex<OverTime>) {
+    sample.latency = latency;
+    sample.over_time = std::mem::take(&mut *over_time.lock());
+    sample.latency_until = LatencyUntil::Polled;
 }
 
 /// Properties over the settings of a consumer.

@@ -1,33 +1,49 @@
-//! The outcome of an experiment as `--json` writes it.
+//! The outcome of an experiment as `--json` writes it and `curtail lab compare` reads it again.
+
+mod environment;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::environment::Environment;
+pub(super) use self::environment::{Machine, now_ms};
 use super::{Arm, Sample};
 use crate::{
-    latency::{Latencies, Summary},
+    latency::{Latencies, Point, Summary},
+    over_time::{OverTime, OverTimeReport},
     peers::Client,
     phases::{self, Estimate, PhaseName, Phases, Probes},
 };
 
 /// One experiment on one cluster.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Its name.
-    pub experiment: &'static str,
+    pub experiment: String,
     /// Where workload and published figures come from.
-    pub source: &'static str,
+    pub source: String,
     /// `embedded`, `apache`, or the address of the cluster.
     pub cluster: String,
     /// The length of the run as a part of the full one.
     pub scale: f64,
     /// What was left to chance came from this.
     pub seed: u64,
+    /// The command that ran it; empty if it was none.
+    #[serde(default)]
+    pub command: String,
+    /// Where it ran.
+    #[serde(default)]
+    pub environment: Environment,
+    /// What is a model, not the thing itself.
+    #[serde(default)]
+    pub models: Vec<Modelled>,
     /// What was measured.
     pub arms: Vec<ArmReport>,
     /// Figures to compare with.
-    pub published: Vec<Published>,
+    pub published: Vec<PublishedFigure>,
     /// What must hold.
     pub conditions: Vec<Condition>,
 }
@@ -38,13 +54,90 @@ impl Report {
     pub fn held(&self) -> bool {
         self.conditions.iter().all(|condition| condition.held)
     }
+
+    /// What a reader has to know before the figures, a sentence each.
+    #[must_use]
+    pub fn limits(&self) -> Vec<String> {
+        let Environment { cores, shares_machine, load_before, load_after, .. } = self.environment;
+        let mut limits = Vec::new();
+        if shares_machine {
+            limits.push(format!(
+                "The brokers, the clients and the load share one machine with {cores} cores: ratios say more than \
+                 absolute figures."
+            ));
+        }
+        if let (Some(before), Some(after)) = (load_before, load_after) {
+            let Environment { busy_percent, stolen_percent, .. } = self.environment;
+            let busy = busy_percent.map(|busy| format!(", {busy:.0}% of its time was used"));
+            let stolen = stolen_percent.filter(|stolen| *stolen >= 0.5);
+            let stolen = stolen.map(|stolen| format!(", {stolen:.0}% went to other machines"));
+            limits.push(format!(
+                "The machine's load was {before:.2} before the run and {after:.2} after it{}{}.",
+                busy.unwrap_or_default(),
+                stolen.unwrap_or_default()
+            ));
+        }
+        if self.environment.started_ms > 0 && !self.environment.release_build {
+            let text = "Not a release build: the figures say nothing about speed.";
+            limits.push(text.to_owned());
+        }
+        if self.scale < 1.0 {
+            limits.push(format!("Runs were shortened to {} of their full length.", self.scale));
+        }
+        if self.arms.iter().any(|arm| arm.rounds.len() == 1) {
+            limits.push("Arms ran once: what differs between them may be noise.".to_owned());
+        }
+        limits
+    }
+}
+
+/// Something that stands for what it is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modelled {
+    /// What it stands for, and how.
+    pub what: String,
+    /// Its parameters by name, with their units.
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl Modelled {
+    /// A model and its parameters.
+    pub fn new<const N: usize>(what: impl Into<String>, parameters: [(&str, String); N]) -> Self {
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value));
+        Self { what: what.into(), parameters: parameters.into() }
+    }
+}
+
+/// What a record's latency ends with. It begins with the intended send time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyUntil {
+    /// Its acknowledgement.
+    #[default]
+    Acknowledged,
+    /// The poll that gives it to the application.
+    Polled,
+    /// The return of the call that sends it, from the call on.
+    Returned,
+}
+
+impl LatencyUntil {
+    /// In words, for a heading.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Acknowledged => "from the intended send time to the acknowledgement",
+            Self::Polled => "from the intended send time to the poll that returns the record",
+            Self::Returned => "from the call that sends a record to its return",
+        }
+    }
 }
 
 /// One arm, all its turns together.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ArmReport {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// The client that was measured.
     pub client: String,
     /// Records acknowledged in the measured part.
@@ -63,55 +156,100 @@ pub struct ArmReport {
     pub throughput_mbps: f64,
     /// Processor time of a record, user and system, in microseconds; of an embedded cluster's brokers too.
     pub cpu_us_per_record: f64,
-    /// From the intended send time to the acknowledgement; where an experiment is about `send` itself, of that.
+    /// Whether the brokers' processor time is in there.
+    #[serde(default)]
+    pub cpu_includes_brokers: bool,
+    /// Latencies from the intended send time.
     pub latency_us: Summary,
+    /// What ends them.
+    #[serde(default)]
+    pub latency_until: LatencyUntil,
+    /// Their distribution.
+    #[serde(default)]
+    pub latency_curve: Vec<Point>,
     /// Where the time went, as far as it could be seen.
     pub phases_us: PhasesReport,
     /// Whether phases beyond `produce` are not what each record took, but estimated from probes: of single records in a
     /// cluster without load, publish with the answer's way back; and of what a consumer knew of the high watermark.
+    #[serde(default)]
     pub phases_estimated: bool,
     /// How far off estimates may be to either side: in 95 of 100 cases they are not further off.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_us: Option<PhasesReport>,
     /// From the station that the acknowledgement waits for (with acks=1 the append, with acks=all the commit, the socket
     /// where the brokers cannot be looked into) until it was read.
+    #[serde(default)]
     pub acknowledge_us: Option<Phase>,
-    /// The slowest records, slowest first.
+    /// The slowest records, the slowest one first; empty where single records were not looked at.
+    #[serde(default)]
     pub exemplars: Vec<Exemplar>,
+    /// Where the records went; empty where it could not be seen.
+    #[serde(default)]
+    pub brokers: Vec<BrokerShare>,
+    /// Each turn by itself: what differs between them is noise.
+    #[serde(default)]
+    pub rounds: Vec<RoundReport>,
     /// Figures of the experiment's own, by name with the unit at its end.
+    #[serde(deserialize_with = "figures")]
     pub extra: BTreeMap<String, f64>,
 }
 
-/// The phases of a record; `null` where a phase could not be seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct PhasesReport {
-    /// From the intended send time until the first request with the batch was handed to the socket.
-    pub produce: Option<Phase>,
-    /// Until the leader had appended it; requests that failed are in here.
-    pub publish: Option<Phase>,
-    /// Until the high watermark had passed it.
-    pub commit: Option<Phase>,
-    /// Until a consumer had read what was before it: until its poll before the one that gave the record out.
-    pub catch_up: Option<Phase>,
-    /// Until a poll returned it.
-    pub fetch: Option<Phase>,
+/// A figure that is no number is written as `null`.
+fn figures<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let figures = BTreeMap::<String, Option<f64>>::deserialize(from)?;
+    Ok(figures.into_iter().map(|(name, figure)| (name, figure.unwrap_or(f64::NAN))).collect())
 }
 
-/// One phase, in microseconds; NaN (`null`) of what probes are too few for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Phase {
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
-    /// 99.99th percentile.
-    pub p9999: f64,
+/// One turn of an arm.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RoundReport {
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_ms: u64,
+    /// Records acknowledged in the measured part.
+    pub records: u64,
+    /// Records that were not acknowledged.
+    pub errors: u64,
+    /// Records a second.
+    pub throughput_rps: f64,
+    /// Bytes of values a second, in units of 1024 * 1024.
+    pub throughput_mbps: f64,
+    /// Processor time of a record, as the arm's.
+    pub cpu_us_per_record: f64,
+    /// Latencies, as the arm's.
+    pub latency_us: Summary,
+    /// Latencies by the records' intended send time; `null` where it was not looked at.
+    pub over_time: Option<OverTimeReport>,
+    /// What was done to the cluster or to the client meanwhile.
+    pub faults: Vec<FaultSpan>,
+    /// The same as `over_time`, as distributions: for formats of others that want them whole.
+    #[serde(skip)]
+    pub distributions: OverTime,
+}
+
+/// Something that was done to the cluster or to the client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FaultSpan {
+    /// From when on, in milliseconds since the run's first record was due.
+    pub from_ms: f64,
+    /// Until when; the same for what takes no time.
+    pub until_ms: f64,
+    /// What.
+    pub what: String,
+}
+
+/// What one broker acknowledged, with what is not measured at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerShare {
+    /// The broker.
+    pub broker: i32,
+    /// Records.
+    pub records: u64,
+    /// Bytes of their values.
+    pub bytes: u64,
 }
 
 /// One of the slowest records.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exemplar {
     /// The turn, from 0.
     pub round: u32,
@@ -150,8 +288,66 @@ impl Exemplar {
     }
 }
 
-/// A figure of others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The names of the phases in the order in which a record passes them.
+pub const PHASES: [&str; 5] = ["produce", "publish", "commit", "catch_up", "fetch"];
+
+/// The phases of a record; `null` where a phase could not be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhasesReport {
+    /// From the intended send time until the first request with the batch was handed to the socket.
+    pub produce: Option<Phase>,
+    /// Until the leader had appended it; requests that failed are in here.
+    pub publish: Option<Phase>,
+    /// Until the high watermark had passed it.
+    pub commit: Option<Phase>,
+    /// Until a consumer had read what was before it: until its poll before the one that gave the record out.
+    pub catch_up: Option<Phase>,
+    /// Until a poll returned it.
+    pub fetch: Option<Phase>,
+}
+
+impl PhasesReport {
+    /// The phases in the order in which a record passes them.
+    #[must_use]
+    pub fn in_order(&self) -> [(&'static str, Option<Phase>); 5] {
+        let Self { produce, publish, commit, catch_up, fetch } = *self;
+        let phases = [produce, publish, commit, catch_up, fetch];
+        std::array::from_fn(|at| (PHASES[at], phases[at]))
+    }
+}
+
+/// One phase, in microseconds; NaN (`null`) of what probes are too few for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "WrittenPhase")]
+pub struct Phase {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// 99.99th percentile.
+    pub p9999: f64,
+}
+
+/// A phase as it is written.
+#[derive(Deserialize)]
+struct WrittenPhase {
+    p50: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+    p9999: Option<f64>,
+}
+
+impl From<WrittenPhase> for Phase {
+    fn from(WrittenPhase { p50, p99, p999, p9999 }: WrittenPhase) -> Self {
+        let [p50, p99, p999, p9999] = [p50, p99, p999, p9999].map(|us| us.unwrap_or(f64::NAN));
+        Self { p50, p99, p999, p9999 }
+    }
+}
+
+/// A figure of others, as an experiment states it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Published {
     /// The arm it compares with, or the client it was measured of.
     pub arm: &'static str,
@@ -165,8 +361,31 @@ pub struct Published {
     pub note: &'static str,
 }
 
+/// A figure of others in a report; see [`Published`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PublishedFigure {
+    /// The arm it compares with, or the client it was measured of.
+    pub arm: String,
+    /// Where it is from.
+    pub source: String,
+    /// Latencies.
+    pub latency_us: PublishedLatency,
+    /// Throughput in units of 1024 * 1024 bytes a second.
+    pub throughput_mbps: Option<f64>,
+    /// What else is to be known.
+    pub note: String,
+}
+
+impl From<Published> for PublishedFigure {
+    fn from(stated: Published) -> Self {
+        let Published { arm, source, latency_us, throughput_mbps, note } = stated;
+        let [arm, source, note] = [arm, source, note].map(str::to_owned);
+        Self { arm, source, latency_us, throughput_mbps, note }
+    }
+}
+
 /// Those latencies that were published, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishedLatency {
     /// Mean.
     pub avg: Option<f64>,
@@ -183,7 +402,7 @@ pub struct PublishedLatency {
 }
 
 /// Something that must hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// What, with the figures seen.
     pub text: String,
@@ -199,11 +418,17 @@ impl Condition {
     }
 }
 
-impl ArmReport {
-    pub(super) fn new(arm: &Arm, client: Client, sample: &Sample) -> Self {
+/// Throughput and processor time of a sample.
+struct Rates {
+    rps: f64,
+    mbps: f64,
+    cpu: f64,
+}
+
+impl Rates {
+    fn of(sample: &Sample) -> Self {
         let seconds = sample.elapsed.as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
-        let cpu = sample.cpu.total().as_nanos() as f64 / 1000.0;
         let seen = PhasesReport::new(&sample.phases);
         let estimated = PhasesReport::estimated(&sample.probes);
         let (phases_us, error_us) = match estimated {
@@ -211,17 +436,59 @@ impl ArmReport {
             None => (seen, None),
         };
         Self {
-            name: arm.name,
+            rps: per_second(sample.records as f64),
+            mbps: per_second(sample.bytes as f64 / (1024.0 * 1024.0)),
+            cpu: sample.cpu.total().as_nanos() as f64 / 1000.0 / sample.records.max(1) as f64,
+        }
+    }
+}
+
+impl RoundReport {
+    /// A turn that began then.
+    ///
+    /// What belongs to this turn alone is taken out of the sample.
+    pub(super) fn new(started_ms: u64, sample: &mut Sample) -> Self {
+        let rates = Rates::of(sample);
+        Self {
+            started_ms,
+            records: sample.records,
+            errors: sample.errors,
+            throughput_rps: rates.rps,
+            throughput_mbps: rates.mbps,
+            cpu_us_per_record: rates.cpu,
+            latency_us: sample.latency.summary(),
+            over_time: sample.over_time.summary(),
+            faults: std::mem::take(&mut sample.faults),
+            distributions: std::mem::take(&mut sample.over_time),
+        }
+    }
+}
+
+impl ArmReport {
+    /// An arm whose turns are all in the sample.
+    pub(super) fn new(
+        arm: &Arm,
+        client: Client,
+        sample: &Sample,
+        rounds: Vec<RoundReport>,
+    ) -> Self {
+        let rates = Rates::of(sample);
+        let share = |(&broker, &(records, bytes))| BrokerShare { broker, records, bytes };
+        Self {
+            name: arm.name.to_owned(),
             client: client.to_string(),
             records: sample.records,
             errors: sample.errors,
             lost: sample.lost,
             duplicated: sample.duplicated,
             reordered: sample.reordered,
-            throughput_rps: per_second(sample.records as f64),
-            throughput_mbps: per_second(sample.bytes as f64 / (1024.0 * 1024.0)),
-            cpu_us_per_record: cpu / sample.records.max(1) as f64,
+            throughput_rps: rates.rps,
+            throughput_mbps: rates.mbps,
+            cpu_us_per_record: rates.cpu,
+            cpu_includes_brokers: false,
             latency_us: sample.latency.summary(),
+            latency_until: sample.latency_until,
+            latency_curve: sample.latency.curve(),
             phases_us,
             phases_estimated: error_us.is_some(),
             error_us,
@@ -232,6 +499,8 @@ impl ArmReport {
                 .iter()
                 .map(|exemplar| Exemplar::new(exemplar, &sample.phases))
                 .collect(),
+            brokers: sample.brokers.iter().map(share).collect(),
+            rounds,
             extra: sample.extra.iter().map(|(name, f)| (name.clone(), f.value())).collect(),
         }
     }

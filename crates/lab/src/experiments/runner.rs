@@ -4,8 +4,11 @@
 mod tests;
 
 use super::{
-    Arm, ArmReport, Arms, ClusterKind, Experiment, Report, Sample, Setting, Turn,
+    Arm, ArmReport, Arms, ClusterKind, Environment, Experiment, Report, RoundReport, Sample,
+    Setting, Turn,
     load::warm_brokers,
+    report::{Machine, now_ms},
+    testbed::versions,
 };
 use crate::{
     peers::{self, Client, Driver},
@@ -49,7 +52,9 @@ pub enum Event<'a> {
 struct Pair {
     arm: Arm,
     client: Client,
+    /// All turns together, and each by itself.
     sample: Option<Sample>,
+    rounds: Vec<RoundReport>,
     /// It has turned out that there is no such pair.
     dropped: bool,
 }
@@ -73,8 +78,10 @@ pub fn run(
     let drivers = peers::drivers(&clients, setting.peers.as_deref(), &mut |peer| {
         progress(Event::Building { client: Client::Peer(peer) });
     })?;
+    let machine = Machine::now();
     measure(experiment, setting, &mut pairs, &drivers, progress)?;
-    Ok(report(experiment, setting, pairs))
+    let environment = machine.until_now(&setting.cluster, versions(&setting.cluster));
+    Ok(report(experiment, setting, pairs, environment))
 }
 
 /// Starts the cluster and runs all pairs in turn.
@@ -102,27 +109,42 @@ fn measure(
         progress(Event::Turn { arm: arm.name, client, done, of });
         let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
         let turn = Turn { testbed: &testbed, arm: &arm, round: round as u32, setting, driver };
+        let started = now_ms();
         let mut sample = experiment.turn(&turn);
         if let Ok(sample) = &mut sample {
             sample.exemplars.set_round(turn.round);
         }
-        pairs[at].add(sample, progress)?;
+        pairs[at].add(started, sample, progress)?;
     }
     Ok(())
 }
 
 impl Pair {
-    /// Adds what a turn has measured, or drops the pair if the client lacks what it takes.
-    fn add(&mut self, sample: Result<Sample>, progress: &mut dyn FnMut(Event<'_>)) -> Result<()> {
-        match (sample, &mut self.sample) {
-            (Ok(sample), Some(all)) => all.join(sample),
-            (Ok(sample), none) => *none = Some(sample),
-            (Err(Error::Lacking(reason)), _) => {
+    fn new(arm: Arm, client: Client) -> Self {
+        Self { arm, client, sample: None, rounds: Vec::new(), dropped: false }
+    }
+
+    /// Adds what a turn that began then has measured, or drops the pair if the client lacks what it takes.
+    fn add(
+        &mut self,
+        started: u64,
+        sample: Result<Sample>,
+        progress: &mut dyn FnMut(Event<'_>),
+    ) -> Result<()> {
+        match sample {
+            Ok(mut sample) => {
+                self.rounds.push(RoundReport::new(started, &mut sample));
+                match &mut self.sample {
+                    Some(all) => all.join(sample),
+                    none => *none = Some(sample),
+                }
+            }
+            Err(Error::Lacking(reason)) => {
                 self.dropped = true;
                 let (arm, client) = (self.arm.name, self.client);
                 progress(Event::Without { arm, client, reason: &reason });
             }
-            (Err(error), _) => return Err(error),
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -142,7 +164,7 @@ fn pairs(
     for arm in chosen(experiment, setting)? {
         for &client in &setting.clients {
             match admitted(experiment, &arm, client) {
-                Ok(()) => pairs.push(Pair { arm, client, sample: None, dropped: false }),
+                Ok(()) => pairs.push(Pair::new(arm, client)),
                 Err(reason) => {
                     progress(Event::Without { arm: arm.name, client, reason: &reason });
                     none = Some(reason);
@@ -166,23 +188,36 @@ fn admitted(experiment: &dyn Experiment, arm: &Arm, client: Client) -> Result<()
     peer.lacks(arm.properties).map_or(Ok(()), Err)
 }
 
-fn report(experiment: &dyn Experiment, setting: &Setting, pairs: Vec<Pair>) -> Report {
-    let measured: Vec<(Arm, Client, Sample)> =
-        pairs.into_iter().filter_map(|pair| Some((pair.arm, pair.client, pair.sample?))).collect();
-    let reports = measured.iter().map(|(arm, client, sample)| ArmReport::new(arm, *client, sample));
-    let arms = reports.collect();
-    let ours: Vec<(Arm, Sample)> = measured
-        .into_iter()
-        .filter_map(|(arm, client, sample)| (client == Client::Curtail).then_some((arm, sample)))
-        .collect();
+fn report(
+    experiment: &dyn Experiment,
+    setting: &Setting,
+    pairs: Vec<Pair>,
+    environment: Environment,
+) -> Report {
+    let (mut ours, mut arms) = (Vec::new(), Vec::new());
+    for Pair { arm, client, sample, rounds, .. } in pairs {
+        let Some(sample) = sample else { continue };
+        let mut report = ArmReport::new(&arm, client, &sample, rounds);
+        // For other clients it is added.
+        report.cpu_includes_brokers = setting.cluster == ClusterKind::Embedded;
+        arms.push(report);
+        if client == Client::Curtail {
+            ours.push((arm, sample));
+        }
+    }
+    let mut models = setting.cluster.models();
+    models.extend(experiment.models(setting));
     Report {
-        experiment: experiment.name(),
-        source: experiment.source(),
+        experiment: experiment.name().to_owned(),
+        source: experiment.source().to_owned(),
         cluster: setting.cluster.to_string(),
         scale: setting.scale,
         seed: setting.seed,
+        command: String::new(),
+        environment,
+        models,
         arms,
-        published: experiment.published(setting),
+        published: experiment.published(setting).into_iter().map(Into::into).collect(),
         conditions: experiment.conditions(setting, &Arms(&ours)),
     }
 }

@@ -1,10 +1,15 @@
 //! What one or several turns of an arm measured.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
+use super::report::{FaultSpan, LatencyUntil};
 use crate::{
     cpu::CpuTime,
     latency::Latencies,
+    over_time::OverTime,
     phases::{Exemplars, Phases, Probes},
 };
 
@@ -57,12 +62,20 @@ pub struct Sample {
     pub cpu: CpuTime,
     /// From the intended send time to the acknowledgement; where an experiment is about `send` itself, of that.
     pub latency: Latencies,
+    /// The same, by when the records were due since the first one of the run was.
+    pub over_time: OverTime,
+    /// What ends these latencies.
+    pub latency_until: LatencyUntil,
     /// Where the time went, of every record acknowledged in the measured part.
     pub phases: Phases,
     /// From outside, where the brokers cannot be looked into.
     pub probes: Probes,
     /// The slowest of these records.
     pub exemplars: Exemplars,
+    /// Records acknowledged and bytes of their values by broker, those of the warm-up included.
+    pub brokers: BTreeMap<i32, (u64, u64)>,
+    /// What was done to the cluster or to the client meanwhile.
+    pub faults: Vec<FaultSpan>,
     /// Figures of the experiment's own, by name with the unit at its end.
     pub extra: BTreeMap<String, Figure>,
 }
@@ -83,9 +96,22 @@ impl Sample {
         self.phases.add(&other.phases);
         self.probes.add(other.probes);
         self.exemplars.add(other.exemplars);
+        self.over_time.add(&other.over_time);
+        self.latency_until = other.latency_until;
+        for (broker, (records, bytes)) in other.brokers {
+            let share = self.brokers.entry(broker).or_default();
+            *share = (share.0 + records, share.1 + bytes);
+        }
+        self.faults.extend(other.faults);
         for (name, figure) in other.extra {
             self.extra.entry(name).and_modify(|known| known.join(figure)).or_insert(figure);
         }
+    }
+
+    /// Notes what was done to the cluster or to the client between two moments of a run that began at `start`.
+    pub fn mark(&mut self, start: Instant, from: Instant, until: Instant, what: impl Into<String>) {
+        let ms = |at: Instant| at.saturating_duration_since(start).as_secs_f64() * 1000.0;
+        self.faults.push(FaultSpan { from_ms: ms(from), until_ms: ms(until), what: what.into() });
     }
 
     /// Notes a figure of the experiment's own.

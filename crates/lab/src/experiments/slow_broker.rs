@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail::ProducerConfig;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
-    Testbed, Turn,
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
+    Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -106,6 +106,15 @@ impl Experiment for SlowBroker {
         kip_794()
     }
 
+    fn models(&self, setting: &Setting) -> Vec<Modelled> {
+        let how = match setting.cluster {
+            ClusterKind::Apache => "a TCP proxy in front of the broker holds back what it says",
+            _ => "the broker waits before each answer to a produce request",
+        };
+        let delay = format!("{} ms", DELAY.as_millis());
+        vec![Modelled::new(format!("the slow broker: {how}"), [("delay", delay)])]
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         let needs = Needs { brokers: 3, faults: true, slow: Some(SLOW), ..Needs::default() };
         Testbed::start(setting, &needs)
@@ -139,6 +148,8 @@ impl Experiment for SlowBroker {
         testbed.slow(SLOW, Duration::ZERO)?;
         let (sent, ()) = sent?;
         let mut sample = sent.sample();
+        let what = format!("broker {SLOW} answers {} ms late", DELAY.as_millis());
+        sample.mark(sent.start, sent.start, sent.end(), what);
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         note_shares(&mut sample, &sent.bytes_by_partition(), &leaders);
         testbed.delete_topic(&topic)?;

@@ -10,7 +10,7 @@ use super::{
     check::{Order, read_back},
     load::{EARLIER, Keys, Load, Placement},
     phases::Observe,
-    readers::{self, Expected, Read, Reader, merged},
+    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
     testbed::Needs,
 };
 use crate::perf::{Error, Result};
@@ -98,9 +98,17 @@ impl Experiment for StalledPartition {
         };
         let (records, warmup) = (load.records, load.warmup);
         let pauses = turn.arm.name == WITH.name;
+        let over_time = SharedOverTime::default();
         let (sent, read) = load.run_observed(testbed, Observe::Phases, |start| {
-            let work = Duration::ZERO;
-            let expected = Expected { start, rate: RATE, records, warmup, work };
+            let expected = Expected {
+                start,
+                rate: RATE,
+                records,
+                warmup,
+                work: Duration::ZERO,
+                over_time: over_time.clone(),
+                apart: Some(STALLED),
+            };
             let until = start + WARMUP + stall;
             let reading = consume(consumer, expected, pauses.then_some(stalled), until);
             readers::join(&runtime, vec![runtime.spawn(reading)])
@@ -110,7 +118,12 @@ impl Experiment for StalledPartition {
         read.iter().for_each(|read| read.add_to(&mut sample));
         let others = read.iter().flat_map(|read| &read.latency);
         let others = others.filter(|(partition, _)| **partition != STALLED);
-        sample.latency = merged(others.map(|(_, latencies)| latencies));
+        let latency = merged(others.map(|(_, latencies)| latencies));
+        readers::set_latency(&mut sample, latency, &over_time);
+        if pauses {
+            let what = format!("partition {STALLED} is not drained");
+            sample.mark(sent.start, sent.start, sent.start + WARMUP + stall, what);
+        }
         testbed.delete_topic(&topic)?;
         Ok(sample)
     }

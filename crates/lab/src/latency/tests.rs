@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Latencies, Summary};
+use super::{Latencies, Point, Summary};
 
 #[test]
 fn figures_are_those_of_the_distribution() {
@@ -56,4 +56,19 @@ fn alike_ones_are_counted_as_each_by_itself() {
         let (one, other) = (together.quantile(quantile), apart.quantile(quantile));
         assert!(one.abs_diff(other) <= other / 500, "{quantile}: {one:?} {other:?}");
     }
+}
+
+#[test]
+fn a_curve_tells_as_many_nines_apart_as_there_are_records_for() {
+    let mut latencies = Latencies::default();
+    assert!(latencies.curve().is_empty());
+    for us in 1..=10_000 {
+        latencies.record(Duration::from_micros(us));
+    }
+    let curve = latencies.curve();
+    assert_eq!(curve.len(), 82, "four nines in twentieths, and the longest");
+    assert!(curve.is_sorted_by_key(|point| point.us) && curve[0].quantile == 0.0);
+    let near = |point: &Point, us: f64| (point.us - us).abs() <= us * 0.002;
+    assert!(near(&curve[20], 9_000.0) && near(&curve[40], 9_900.0), "{curve:?}");
+    assert!(near(&curve[80], 9_999.0) && curve[81].quantile == 1.0, "{curve:?}");
 }

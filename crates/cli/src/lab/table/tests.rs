@@ -1,4 +1,6 @@
-use curtail_lab::experiments::{Condition, Exemplar, PhasesReport, PublishedLatency};
+use curtail_lab::experiments::{
+    Condition, Environment, Exemplar, LatencyUntil, PhasesReport, PublishedLatency, RoundReport,
+};
 use curtail_lab::latency::Summary;
 
 use super::*;
@@ -17,8 +19,8 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
         phases_us: [(phase.to_owned(), 2e4)].into(),
         blame: Some(phase.to_owned()),
     };
-    let arm = ArmReport {
-        name: "hints",
+    let arm = |name: &str, p50| ArmReport {
+        name: name.into(),
         client: "curtail".into(),
         records: 300_000,
         errors: 0,
@@ -28,51 +30,64 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
         throughput_rps: 5000.0,
         throughput_mbps: 4.77,
         cpu_us_per_record: 30.0,
-        latency_us: latency,
+        cpu_includes_brokers: true,
+        latency_us: Summary { p50, ..latency },
+        latency_until: LatencyUntil::Acknowledged,
+        latency_curve: Vec::new(),
         phases_us: PhasesReport::default(),
         phases_estimated: false,
         error_us: None,
         acknowledge_us: None,
         exemplars: ["commit", "publish", "commit"].map(exemplar).into(),
+        brokers: Vec::new(),
+        rounds: vec![RoundReport::default()],
         extra: [("moves".to_owned(), 100.0)].into(),
     };
-    let published = Published {
-        arm: "hints",
-        source: "KIP-951, run 1",
+    let published = PublishedFigure {
+        arm: "hints".into(),
+        source: "KIP-951, run 1".into(),
         latency_us: PublishedLatency { p999: Some(346_000.0), ..Default::default() },
         throughput_mbps: Some(95.37),
-        note: "",
+        note: String::new(),
     };
+    let environment = Environment { cores: 2, shares_machine: true, ..Environment::default() };
     let report = Report {
-        experiment: "leader-move",
-        source: "KIP-951",
+        experiment: "leader-move".into(),
+        source: "KIP-951".into(),
         cluster: "embedded".into(),
         scale: 1.0,
         seed: 1,
-        arms: vec![arm],
+        command: String::new(),
+        environment,
+        models: Vec::new(),
+        arms: vec![arm("hints", 1000.0), arm("refresh", 2500.0)],
         published: vec![published],
         conditions: vec![Condition { text: "it works".into(), held: false }],
     };
     let text = table(&report);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "leader-move on embedded, scale 1, seed 1 (KIP-951)");
+    assert!(lines[1].contains("share one machine with 2 cores"), "{text}");
+    assert!(lines[2].starts_with("Arms ran once"), "{text}");
+    assert!(lines[3].starts_with("by hints of curtail; ~ the turns overlap"), "{text}");
+    assert!(lines[5].starts_with("refresh  curtail  2.50x ?  1.00x ?"), "{text}");
     assert!(
-        lines[2]
-            .starts_with("hints   300000   4.77    1.50  1.00  2.00  3.00   12.3   20.0    30.0"),
+        lines[7]
+            .starts_with("hints     300000   4.77    1.50  1.00  2.00  3.00   12.3  20.0    30.0"),
         "{text}"
     );
-    assert_eq!(lines[3], "published or measured of others:");
-    assert!(lines[4].starts_with("hints") && lines[4].ends_with("KIP-951, run 1"), "{text}");
-    assert!(lines[4].contains("346.0") && lines[4].contains("95.37"), "{text}");
-    assert_eq!(lines[5], "hints: moves 100");
-    assert_eq!(lines[6], "hints: commit to blame for 2 of the 3 slowest");
-    assert_eq!(lines[7], "NOT HELD: it works");
+    assert_eq!(lines[9], "published or measured of others:");
+    assert!(lines[10].starts_with("hints") && lines[10].ends_with("KIP-951, run 1"), "{text}");
+    assert!(lines[10].contains("346.0") && lines[10].contains("95.37"), "{text}");
+    assert_eq!(lines[11], "hints: moves 100");
+    assert_eq!(lines[12], "hints: commit to blame for 2 of the 3 slowest");
+    assert_eq!(lines[15], "NOT HELD: it works");
 
     let mut report = report;
     let other = ArmReport { client: "java".into(), ..report.arms[0].clone() };
     report.arms.push(other);
     let text = table(&report);
-    assert!(text.contains("\nhints (curtail)  300000"), "{text}");
-    assert!(text.contains("\nhints (java)     300000"), "{text}");
+    assert!(text.contains("\nhints (curtail)    300000"), "{text}");
+    assert!(text.contains("\nhints (java)       300000"), "{text}");
     assert!(text.contains("\nhints (java): moves 100\n"), "{text}");
 }

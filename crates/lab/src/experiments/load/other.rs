@@ -1,6 +1,6 @@
 //! A load that another client sends.
 
-use std::{thread, time::Instant};
+use std::{collections::BTreeMap, thread, time::Instant};
 
 use curtail::ProducerConfig;
 
@@ -75,7 +75,9 @@ impl Load {
         let Measured { fates, cpu, first_error } = measured;
         let fates = fates.into_iter().map(fate).collect();
         let observation = Observation::default();
-        Sent { start, fates, first_error, observation, load: self, cpu }
+        // Its driver says where a record went, not to whom.
+        let brokers = BTreeMap::new();
+        Sent { start, fates, first_error, observation, load: self, cpu, brokers }
     }
 }
 

@@ -12,12 +12,13 @@ use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tokio::runtime::Handle;
 
 use super::{
-    super::{Figure, Sample},
+    super::{Figure, LatencyUntil, Sample, load::nanos},
     locked::LockedCache,
 };
 use crate::{
     cpu::Switches,
     latency::Latencies,
+    over_time::OverTime,
     perf::{Error, Pacer, Result, sleep_precisely},
 };
 
@@ -56,6 +57,7 @@ struct Seen {
     first_error: Option<String>,
     elapsed: Duration,
     send: Latencies,
+    over_time: OverTime,
     /// Of sends that were not preempted.
     undisturbed: Latencies,
     preempted: u64,
@@ -88,7 +90,7 @@ impl Senders {
 
     /// Until the last record has its outcome.
     pub(super) fn join(self) -> Result<Sample> {
-        let mut sample = Sample::default();
+        let mut sample = Sample { latency_until: LatencyUntil::Returned, ..Sample::default() };
         let mut undisturbed = Latencies::default();
         let (mut preempted, mut waited) = (0, 0);
         for thread in self.threads {
@@ -100,6 +102,7 @@ impl Senders {
             sample.first_error = sample.first_error.or(seen.first_error);
             sample.elapsed = sample.elapsed.max(seen.elapsed);
             sample.latency.add(&seen.send);
+            sample.over_time.add(&seen.over_time);
             undisturbed.add(&seen.undisturbed);
             preempted += seen.preempted;
             waited += seen.waited;
@@ -141,7 +144,7 @@ impl Load {
             let switches = Switches::of_this_thread() - before;
             deliveries.push(delivery?);
             if index >= warmup {
-                seen.note(returned - called, switches);
+                seen.note(due - start, returned - called, switches);
             }
         }
         seen.elapsed = returned.saturating_duration_since(pacer.due(warmup));
@@ -153,8 +156,9 @@ impl Load {
 }
 
 impl Seen {
-    fn note(&mut self, send: Duration, switches: Switches) {
+    fn note(&mut self, due: Duration, send: Duration, switches: Switches) {
         self.send.record(send);
+        self.over_time.record(nanos(due), nanos(send));
         self.waited += u64::from(switches.waits > 0);
         if switches.preemptions > 0 {
             self.preempted += 1;

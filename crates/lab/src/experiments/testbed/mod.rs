@@ -389,6 +389,20 @@ fn describe(runtime: &Runtime, admin: &Admin, topic: &str) -> Result<TopicDescri
     Ok(first.unwrap_or_else(|| Err(curtail::Error::UnknownTopic(topic.into())))?)
 }
 
+/// Versions of what a cluster of this kind is made of, by name.
+pub(super) fn versions(cluster: &ClusterKind) -> BTreeMap<String, String> {
+    #[cfg(feature = "apache")]
+    if *cluster == ClusterKind::Apache
+        && let Ok(toolchain) = curtail_apache::available()
+    {
+        let kafka = curtail_apache::KAFKA_VERSION.to_owned();
+        let java = toolchain.java_version().to_string();
+        return [("Apache Kafka".to_owned(), kafka), ("Java".to_owned(), java)].into();
+    }
+    let _ = cluster;
+    BTreeMap::new()
+}
+
 fn unknown(id: i32) -> Error {
     Error::Options(format!("there is no broker {id} here"))
 }

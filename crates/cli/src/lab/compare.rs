@@ -1,0 +1,67 @@
+//! `curtail lab compare`: two runs beside each other.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use curtail_lab::experiments::compare::{Comparison, LEGEND, Metric, Row, Verdict, between};
+
+use super::files;
+use crate::{failure::Failure, output};
+
+/// Arguments of `curtail lab compare`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What `curtail lab run --json` wrote the first time.
+    #[arg(value_name = "A.json")]
+    first: PathBuf,
+    /// What it wrote the second time.
+    #[arg(value_name = "B.json")]
+    second: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (first, second) = (files::read(&arguments.first)?, files::read(&arguments.second)?);
+    let comparisons = between(&first, &second).map_err(Failure::new)?;
+    for comparison in &comparisons {
+        output::print(&text(comparison))?;
+    }
+    Ok(())
+}
+
+fn text(comparison: &Comparison) -> String {
+    let Comparison { experiment, notes, rows } = comparison;
+    let mut text = format!("{experiment}: the second by the first\n");
+    for note in notes {
+        text += &format!("note: {note}\n");
+    }
+    text += &ratios(rows);
+    text += &format!("{LEGEND}\n{}\n", chance(rows));
+    text
+}
+
+/// A table of ratios.
+pub(super) fn ratios(rows: &[Row]) -> String {
+    let columns = ["", "client"].into_iter().chain(Metric::ALL.map(Metric::name));
+    let columns: Vec<&str> = columns.collect();
+    let cells = |row: &Row| {
+        let names = [row.arm.clone(), row.client.clone()].into_iter();
+        names.chain(row.ratios.iter().map(ToString::to_string)).collect()
+    };
+    output::table(&columns, &rows.iter().map(cells).collect::<Vec<Vec<String>>>())
+}
+
+/// How much the verdicts are worth.
+fn chance(rows: &[Row]) -> String {
+    let verdicts = rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
+    let chances = verdicts.filter_map(|verdict| match verdict {
+        Verdict::Apart(chance) => Some(chance),
+        Verdict::Single | Verdict::Noise => None,
+    });
+    match chances.reduce(f64::max) {
+        Some(chance) => format!(
+            "equal arms come to be apart by chance in up to {:.1}% of such comparisons",
+            100.0 * chance
+        ),
+        None => "nothing is apart: what differs may be noise; repeat the runs".to_owned(),
+    }
+}

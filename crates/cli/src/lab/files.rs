@@ -1,0 +1,143 @@
+//! What a run leaves in files, and what is read from them.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use curtail_lab::{
+    experiments::{ArmReport, Report, export},
+    page::page,
+};
+
+use super::RunArguments;
+use crate::failure::Failure;
+
+/// The files of a run, each there before the run begins.
+pub(super) struct Outputs<'a> {
+    json: Option<(File, &'a Path)>,
+    html: Option<&'a Path>,
+    omb: Option<&'a Path>,
+    hdr: Option<&'a Path>,
+}
+
+impl<'a> Outputs<'a> {
+    pub(super) fn create(arguments: &'a RunArguments) -> Result<Self, Failure> {
+        let RunArguments { json, html, omb, hdr, .. } = arguments;
+        for path in [html, omb, hdr].into_iter().flatten() {
+            create(path)?;
+        }
+        let json =
+            json.as_deref().map(|path| Ok::<_, Failure>((create(path)?, path))).transpose()?;
+        Ok(Self { json, html: html.as_deref(), omb: omb.as_deref(), hdr: hdr.as_deref() })
+    }
+
+    /// Writes what is written after each experiment: one that fails later leaves the others' figures.
+    pub(super) fn add(&mut self, report: &Report) -> Result<(), Failure> {
+        let Some((file, path)) = &mut self.json else { return Ok(()) };
+        let text = serde_json::to_string(report).map_err(Failure::new)?;
+        writeln!(file, "{text}").map_err(|error| unwritable(path, &error))
+    }
+
+    /// Writes what has all experiments together.
+    pub(super) fn finish(self, reports: &[Report]) -> Result<(), Failure> {
+        if let Some(path) = self.html {
+            write(path, page(reports).as_bytes())?;
+        }
+        if let Some(path) = self.hdr {
+            let mut log = Vec::new();
+            export::hdr(reports, &mut log).map_err(|error| unwritable(path, &error))?;
+            write(path, &log)?;
+        }
+        if let Some(path) = self.omb {
+            write_omb(path, reports)?;
+        }
+        Ok(())
+    }
+}
+
+/// The benchmark has one result a file.
+fn write_omb(path: &Path, reports: &[Report]) -> Result<(), Failure> {
+    let arms = reports.iter().flat_map(|report| report.arms.iter().map(move |arm| (report, arm)));
+    let results: Vec<_> =
+        arms.filter_map(|(report, arm)| Some((report, arm, export::omb(report, arm)?))).collect();
+    if results.is_empty() {
+        let text = "nothing here measures what OpenMessaging Benchmark reports; leave --omb away";
+        return Err(Failure::new(text));
+    }
+    let alone = results.len() == 1;
+    for (report, arm, result) in &results {
+        let text = serde_json::to_vec_pretty(result).map_err(Failure::new)?;
+        let path = if alone { path.to_owned() } else { beside(path, report, arm) };
+        write(&path, &text)?;
+    }
+    if alone {
+        return Ok(());
+    }
+    // It was made to see whether it can be written.
+    std::fs::remove_file(path).map_err(|error| unwritable(path, &error))
+}
+
+/// The file with experiment, arm and client before its extension.
+fn beside(path: &Path, report: &Report, arm: &ArmReport) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    let part = format!("-{}-{}-{}", report.experiment, arm.name, arm.client);
+    name.push(part.replace(['/', '\\'], "_"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| unwritable(path, &error))
+}
+
+/// Writes a whole file.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Reads what `curtail lab run --json` has written.
+pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let parsed = lines.map(|(at, line)| {
+        serde_json::from_str(line).map_err(|error| {
+            Failure::new(format!(
+                "{name}, line {}: not what `curtail lab run --json` writes: {error}",
+                at + 1
+            ))
+        })
+    });
+    let reports: Vec<Report> = parsed.collect::<Result<_, _>>()?;
+    if reports.is_empty() {
+        return Err(Failure::new(format!("{name} has no experiment in it")));
+    }
+    Ok(reports)
+}
+
+/// The command as a shell takes it, the program by its name.
+pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
+    let arguments = std::iter::once("curtail".to_owned()).chain(arguments.skip(1).map(quoted));
+    arguments.collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(argument: String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:,=+@%".contains(c);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument,
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
+}

@@ -1,0 +1,24 @@
+use super::*;
+
+#[test]
+fn a_command_is_quoted_as_a_shell_needs_it() {
+    let words = ["/usr/bin/curtail", "lab", "run", "e2e", "--json", "my file", "it's", ""];
+    let said = command(words.into_iter().map(str::to_owned));
+    assert_eq!(said, r"curtail lab run e2e --json 'my file' 'it'\''s' ''");
+}
+
+#[test]
+fn what_is_no_report_is_told_with_its_line() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let failed = |text: &str| {
+        std::fs::write(file.path(), text).unwrap();
+        match read(file.path()) {
+            Err(Failure::Message(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let line = failed("\nx\n");
+    assert!(line.contains(", line 2: not what `curtail lab run --json` writes"), "{line}");
+    assert!(failed("{}").contains("missing field"), "no report");
+    assert!(failed(" \n").ends_with("has no experiment in it"), "nothing");
+}
