@@ -41,8 +41,8 @@ use self::{
     senders::{Load, Senders},
 };
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
-    Sample, Setting, Testbed, Turn, load::with_properties,
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, LatencyUntil, Modelled, Published,
+    PublishedLatency, Sample, Setting, Testbed, Turn, load::with_properties,
 };
 use crate::{
     cpu::CpuTime,
@@ -267,7 +267,9 @@ fn run_by(driver: &Driver, arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
     let (before, cpu) = (cluster.topics_answered(), CpuTime::now());
     let measured = sending.finish()?;
     // The brokers are in this process, as they are for Curtail.
-    let mut sample = Sample { cpu: measured.cpu + (CpuTime::now() - cpu), ..Sample::default() };
+    let cpu = measured.cpu + (CpuTime::now() - cpu);
+    let latency_until = LatencyUntil::Returned;
+    let mut sample = Sample { cpu, latency_until, ..Sample::default() };
     let refreshed = cluster.topics_answered() - before;
     sample.note(REFRESHED, Figure::Total(refreshed as f64));
     sample.first_error = measured.first_error;
@@ -279,7 +281,9 @@ fn run_by(driver: &Driver, arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
             continue;
         };
         sample.records += 1;
-        sample.latency.record_nanos(returned.at.saturating_sub(fate.sent));
+        let latency = returned.at.saturating_sub(fate.sent);
+        sample.latency.record_nanos(latency);
+        sample.over_time.record(fate.sent, latency);
         last = last.max(returned.at);
     }
     sample.bytes = sample.records * senders::SIZE as u64;

@@ -105,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{super::Placement, *};
-    use crate::peers::Peer;
+    use crate::{peers::Peer, phases::PhaseName};
 
     fn load(config: ProducerConfig) -> Load {
         Load {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(sample.cpu.total(), Duration::from_millis(4));
         // From when it was due, not from when it was sent.
         assert_eq!(sample.latency.max().as_millis(), 7);
-        assert_eq!(sample.produce.count(), 0);
+        assert_eq!(sample.phases.get(PhaseName::Produce).count(), 0);
         assert_eq!(sent.longest_silence(0), 4_000_000);
         assert_eq!(sent.bytes_by_partition(), [(1, 10), (2, 10)].into());
     }

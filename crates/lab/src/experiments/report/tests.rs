@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::experiments::Figure;
+use crate::{experiments::Figure, peers::Client};
 
 /// A turn of a hundred records, the last of which took `slowest`.
 fn turn(slowest: Duration) -> Sample {
@@ -30,7 +30,7 @@ fn arm() -> ArmReport {
     let mut second = turn(Duration::from_millis(50));
     let rounds = vec![RoundReport::new(1, &mut all), RoundReport::new(2, &mut second)];
     all.join(second);
-    ArmReport::new(&arm, &all, rounds)
+    ArmReport::new(&arm, Client::Curtail, &all, rounds)
 }
 
 #[test]
