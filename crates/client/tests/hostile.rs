@@ -122,6 +122,16 @@ fn admin(broker: &Broker) -> Admin {
     Admin::with_env(config, &broker.env()).unwrap()
 }
 
+/// What a send is told. A busy machine may not have come so far within `max.block.ms`: then again.
+async fn refusal_of_a_send(producer: &Producer) -> Error {
+    loop {
+        match producer.send(record("x")).await.unwrap_err() {
+            Error::Timeout { .. } => {}
+            told => return told,
+        }
+    }
+}
+
 fn partition(index: i32) -> TopicPartition {
     TopicPartition::new(broker::TOPIC, index)
 }

@@ -29,7 +29,7 @@ fn security(protocol: SecurityProtocol, mechanism: Mechanism) -> SecurityConfig 
     security
 }
 
-fn secured(address: SocketAddr, security: SecurityConfig) -> Producer {
+fn secured(address: SocketAddr, security: SecurityConfig, max_block: Duration) -> Producer {
     let mut config = producer_config(&address.to_string());
     let common = &mut config.common;
     common.security = security;
@@ -38,7 +38,7 @@ fn secured(address: SocketAddr, security: SecurityConfig) -> Producer {
     (common.retry_backoff, common.retry_backoff_max) = (PAUSE, PAUSE);
     // Only what the peer does is to end an attempt, however busy the machine.
     (common.connection_setup_timeout, common.request_timeout) = (HANGS, HANGS);
-    config.max_block = Duration::from_secs(3);
+    config.max_block = max_block;
     config.delivery_timeout = HANGS;
     Producer::new(config).unwrap()
 }
@@ -53,9 +53,9 @@ async fn told(
     connections: impl Fn() -> usize,
 ) -> Error {
     let begun = Instant::now();
-    let producer = secured(address, security);
+    let producer = secured(address, security, Duration::from_secs(1));
     let send = async || {
-        let error = producer.send(record("x")).await.unwrap_err();
+        let error = refusal_of_a_send(&producer).await;
         check_error(&error);
         assert!(error.to_string().contains(part), "{error} lacks '{part}'");
         assert!(!error.to_string().contains("hush"), "{error}");
@@ -180,9 +180,10 @@ fn sessions_of_odd_lengths() {
             .await;
             let security = security(SecurityProtocol::SaslPlaintext, Mechanism::Plain);
             let begun = Instant::now();
-            let producer = secured(broker.address, security);
+            let producer = secured(broker.address, security, HANGS);
             for n in 0..5 {
-                assert_eq!(deliver(&producer, "x").await.unwrap(), Some(n), "{lifetime}");
+                let delivery = producer.send(record("x")).await.unwrap();
+                assert_eq!(delivery.await.unwrap().offset, Some(n), "{lifetime}");
             }
             let connections = broker.model.lock().connections;
             // Again at most once a second.

@@ -41,10 +41,11 @@ impl Provider {
     }
 }
 
-fn secured(broker: &Broker, security: SecurityConfig) -> Producer {
+fn secured(broker: &Broker, security: SecurityConfig, max_block: Duration) -> Producer {
     let mut config = producer_config(&broker.address.to_string());
     config.common.security = security;
-    config.max_block = Duration::from_secs(3);
+    (config.max_block, config.delivery_timeout) = (max_block, HANGS);
+    (config.common.connection_setup_timeout, config.common.request_timeout) = (HANGS, HANGS);
     assert!(!format!("{config:?}").contains(SECRET));
     Producer::new(config).unwrap()
 }
@@ -58,10 +59,10 @@ fn one_token_serves_all_connections() {
         security.sasl.oidc.scope = Some("read write".into());
         security.sasl.oidc.header_urlencode = true;
         let broker = Broker::honest().await;
-        let first = secured(&broker, security.clone());
-        let second = secured(&broker, security);
+        let first = secured(&broker, security.clone(), HANGS);
+        let second = secured(&broker, security, HANGS);
         for producer in [&first, &second] {
-            deliver(producer, "x").await.unwrap();
+            producer.send(record("x")).await.unwrap().await.unwrap();
             assert_eq!(broker.model.lock().proof, b"n,,\x01auth=Bearer a.b.c\x01\x01"[..]);
         }
         assert!(broker.model.lock().connections >= 4);
@@ -82,9 +83,9 @@ async fn no_token(security: SecurityConfig, endpoint: &Endpoint, part: &str) -> 
     let broker = Broker::honest().await;
     let pause = security.sasl.oidc.retry_backoff_max;
     let begun = Instant::now();
-    let producer = secured(&broker, security);
+    let producer = secured(&broker, security, Duration::from_secs(1));
     let send = async || {
-        let error = producer.send(record("x")).await.unwrap_err();
+        let error = refusal_of_a_send(&producer).await;
         check_error(&error);
         let text = error.to_string();
         assert!(text.contains(part) && text.contains(&endpoint.shown()), "{text} lacks '{part}'");
