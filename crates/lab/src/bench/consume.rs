@@ -275,6 +275,7 @@ impl Reading {
                 continue;
             }
             let elapsed = worked_until.elapsed();
+            self.take_off(records.len());
             assigned = consumer.assignment().iter().map(ToString::to_string).collect();
             let now = now_ms();
             for record in records {
@@ -289,9 +290,6 @@ impl Reading {
                 self.received += 1;
                 self.bytes += size as u64;
                 self.latency.record(elapsed);
-                if let Some(left) = &self.left {
-                    left.fetch_sub(1, Ordering::Relaxed);
-                }
                 if let Some(throttle) = self.throttle {
                     let due = start + throttle.due(self.received);
                     sleep_until(due.min(self.end).into()).await;
@@ -301,6 +299,14 @@ impl Reading {
         }
         consumer.close().await;
         Ok(self.status(assigned))
+    }
+
+    /// Records that a poll gave are gone for the others of the group, also those beyond the last one that counts here.
+    fn take_off(&self, records: usize) {
+        let Some(left) = &self.left else { return };
+        let less = |left: u64| Some(left.saturating_sub(records as u64));
+        // It always gives a value.
+        let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     fn is_empty(&self) -> bool {
