@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
+    time::timeout,
 };
 
 use crate::{
@@ -466,9 +467,14 @@ impl Cluster {
         self.start_broker(id).await
     }
 
-    /// Stops a broker in an orderly way: what it leads moves away first, and its logs are closed.
+    /// Stops a broker in an orderly way: what it leads moves away first, and its logs are closed. As in Kafka it goes on
+    /// serving until every broker knows the new leaders, so that it can name them to clients; a broker that does not
+    /// learn of them is waited for as long as its session may last.
     pub async fn stop(&self, id: i32) {
         self.handle.0.controller.controlled_shutdown(id);
+        let patience = self.handle.0.config.broker_session_timeout;
+        // Whoever has not learned of it by then is no live broker, or is kept from learning on purpose.
+        let _ = timeout(patience, self.settled()).await;
         self.close(id).await;
     }
 

@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) enum Order {
     /// That in which they were sent: they had their partition from then on.
     Sent,
+    /// The same among the records of each of so many producers, which send in turn.
+    SentInTurn(u64),
     /// None is before one that had been acknowledged when it was sent. Keyless records that may change the partition
     /// before they are first written promise no more.
     Acknowledged,
@@ -37,7 +39,9 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
     let runtime = client_runtime()?;
     let _context = runtime.enter();
     let mut config = ConsumerConfig::default();
-    config.common.bootstrap_servers.clone_from(&sent.config().common.bootstrap_servers);
+    let common = &sent.config().common;
+    config.common.bootstrap_servers.clone_from(&common.bootstrap_servers);
+    config.common.security.clone_from(&common.security);
     let mut consumer = Consumer::new(config)?;
     let wanted = sent.fates.iter().filter(|fate| fate.acknowledged.is_some()).count();
     let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted));
@@ -118,7 +122,8 @@ fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
             places.entry(number).or_default().push((partition, offset));
         }
         findings.reordered += match order {
-            Order::Sent => out_of_sending_order(records),
+            Order::Sent => out_of_sending_order(records, 1),
+            Order::SentInTurn(producers) => out_of_sending_order(records, producers),
             Order::Acknowledged => before_the_acknowledged(fates, records),
         };
     }
@@ -136,17 +141,19 @@ fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
     findings
 }
 
-/// How many records are behind one that was sent after them. One that is there twice counts as duplicated, not here.
-fn out_of_sending_order(records: &[(i64, u64)]) -> u64 {
+/// How many records are behind one that the same producer sent after them. One that is there twice counts as duplicated,
+/// not here.
+fn out_of_sending_order(records: &[(i64, u64)], producers: u64) -> u64 {
     let mut seen = BTreeSet::new();
-    let mut highest = None;
+    let mut highest = BTreeMap::new();
     let mut reordered = 0;
     for &(_, number) in records {
         if !seen.insert(number) {
             continue;
         }
-        reordered += u64::from(highest.is_some_and(|highest| number < highest));
-        highest = highest.max(Some(number));
+        let highest = highest.entry(number % producers).or_insert(number);
+        reordered += u64::from(number < *highest);
+        *highest = number.max(*highest);
     }
     reordered
 }

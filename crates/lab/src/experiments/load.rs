@@ -1,6 +1,8 @@
 //! Open-loop load whose every record can be told again.
 
 mod other;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +17,11 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::runtime::Runtime;
 
 use super::{
-    ClusterKind, Figure, Sample, Setting, Testbed, phases::Observation, readers::Readings,
+    ClusterKind, Figure, Sample, Setting, Testbed, Turn, phases::Observation, readers::Readings,
 };
 use crate::{
     cpu::CpuTime,
+    latency::Latencies,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
     phases::Exemplar,
 };
@@ -27,6 +30,8 @@ use crate::{
 const NUMBER: usize = 8;
 /// Numbers of records of an earlier load to the same topic begin here.
 pub(super) const EARLIER: u64 = 1 << 40;
+/// Records of which room is made for what becomes of them before the first one.
+const MOST_AT_ONCE: usize = 1 << 20;
 /// Bytes that the rest of a value is cut out of, beyond the length of one.
 const POOL: usize = 1 << 16;
 
@@ -77,6 +82,60 @@ pub(super) struct Load {
     pub(super) earlier: bool,
 }
 
+/// Who sends each record of a load, and when it ends.
+#[derive(Clone, Debug)]
+pub(super) struct Senders {
+    /// What is done with each record, in turn. There is at least one.
+    pub(super) slots: Vec<Slot>,
+    /// How many records are due at the same moment: the first of them when it would be due alone.
+    pub(super) burst: u64,
+    /// Whether the load ends with its script, if its records do not end before.
+    pub(super) end_with_script: bool,
+}
+
+/// What is done with one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Which producer sends it. They all share one event loop.
+    pub(super) producer: usize,
+    /// Its partition; `None` leaves that to the producer.
+    pub(super) partition: Option<i32>,
+}
+
+impl Default for Senders {
+    fn default() -> Self {
+        Self::producers(1)
+    }
+}
+
+impl Senders {
+    /// So many producers, in turn.
+    pub(super) fn producers(count: usize) -> Self {
+        let slot = |producer| Slot { producer, partition: None };
+        Self { slots: (0..count).map(slot).collect(), burst: 1, end_with_script: false }
+    }
+
+    /// One producer and these partitions, in turn.
+    pub(super) fn partitions(partitions: impl IntoIterator<Item = i32>) -> Self {
+        let slot = |partition| Slot { producer: 0, partition: Some(partition) };
+        let slots = partitions.into_iter().map(slot).collect();
+        Self { slots, ..Self::default() }
+    }
+
+    fn slot(&self, index: u64) -> Slot {
+        self.slots[(index % self.slots.len() as u64) as usize]
+    }
+
+    /// The record with which this one is due.
+    fn first_of_burst(&self, index: u64) -> u64 {
+        index - index % self.burst
+    }
+
+    fn count_producers(&self) -> usize {
+        self.slots.iter().map(|slot| slot.producer + 1).max().unwrap_or(1)
+    }
+}
+
 /// Where a record was acknowledged. Times are nanoseconds since the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
@@ -103,12 +162,35 @@ pub(super) struct Sent {
     /// What was seen of it beside this.
     pub(super) observation: Observation,
     pub(super) load: Load,
+    /// Produce requests that were sent, where the client says so.
+    pub(super) requests: u64,
+    senders: Senders,
     cpu: CpuTime,
     /// Records acknowledged by each broker.
     brokers: BTreeMap<i32, u64>,
 }
 
 impl Load {
+    /// A load for a turn, with the properties of its arm: no records yet, nor keys.
+    ///
+    /// # Errors
+    /// Properties that do not fit.
+    pub(super) fn new(turn: &Turn<'_>, topic: &str) -> Result<Self> {
+        Ok(Self {
+            config: with_properties(turn.testbed.producer(), turn.arm.properties)?,
+            topic: topic.to_owned(),
+            records: 0,
+            warmup: 0,
+            rate: 1.0,
+            size: NUMBER,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            seed: turn.setting.seed,
+            warm_up: true,
+            earlier: false,
+        })
+    }
+
     /// Sends everything, and beside it runs `script`, which is given the moment at which the first record is due.
     /// Returns when every record is acknowledged or has failed and the script is over.
     ///
@@ -118,11 +200,26 @@ impl Load {
         self,
         script: impl FnOnce(Instant) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
+        self.run_by(Senders::default(), |start, _| script(start))
+    }
+
+    /// As [`Load::run`], with other senders. The script is given the producers, too.
+    ///
+    /// # Errors
+    /// As [`Load::run`].
+    pub(super) fn run_by<T: Send>(
+        self,
+        senders: Senders,
+        script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
         let runtime = client_runtime()?;
         let _context = runtime.enter();
-        let producer = Producer::new(self.config.clone())?;
+        let producers = (0..senders.count_producers()).map(|_| Producer::new(self.config.clone()));
+        let producers: Vec<Producer> = producers.collect::<Result<_, _>>()?;
         if self.warm_up {
-            runtime.block_on(producer.warm_up(&[&self.topic]))?;
+            for producer in &producers {
+                runtime.block_on(producer.warm_up(&[&self.topic]))?;
+            }
         }
         let values = Values::new(self.size, self.seed, if self.earlier { EARLIER } else { 0 });
         let partitions = match self.placement {
@@ -133,30 +230,38 @@ impl Load {
         let start = Instant::now();
         let cpu = CpuTime::now();
         let (sent, scripted) = thread::scope(|scope| {
-            let script = scope.spawn(move || script(start));
-            let sent = self.send_all(&runtime, &producer, values, start, partitions);
+            let script = scope.spawn(|| script(start, &producers));
+            let ended = || senders.end_with_script && script.is_finished();
+            let sending = Sending { runtime: &runtime, producers: &producers, senders: &senders };
+            let sent = self.send_all(&sending, values, start, partitions, ended);
             let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (sent, scripted)
         });
         let deliveries = sent?;
         let scripted = scripted?;
-        runtime.block_on(producer.flush())?;
+        flush(&runtime, &producers)?;
         let cpu = CpuTime::now() - cpu;
-        let metrics = producer.metrics();
-        let brokers = metrics.brokers.iter().map(|(id, broker)| (*id, broker.record_send_total));
-        let brokers = brokers.collect();
+        let (mut requests, mut brokers) = (0, BTreeMap::new());
+        for producer in producers {
+            let metrics = producer.metrics();
+            requests += metrics.all_brokers().request_total;
+            for (id, broker) in &metrics.brokers {
+                *brokers.entry(*id).or_default() += broker.record_send_total;
+            }
+            runtime.block_on(producer.close())?;
+        }
         let sent = self.collect(start, deliveries, cpu, brokers);
-        runtime.block_on(producer.close())?;
+        let sent = Sent { requests, senders, ..sent };
         Ok((sent, scripted))
     }
 
     fn send_all(
         &self,
-        runtime: &Runtime,
-        producer: &Producer,
+        sending: &Sending<'_>,
         mut values: Values,
         start: Instant,
         partitions: i32,
+        ended: impl Fn() -> bool,
     ) -> Result<Vec<(u64, Result<Delivery, ClientError>)>> {
         let pacer = Pacer::new(start, self.rate);
         let mut sticky = match self.placement {
@@ -164,9 +269,14 @@ impl Load {
             Placement::StickyByBatch => Some(StickyByBatch::new(partitions, self.seed)),
         };
         let mut deliveries: Vec<(u64, Result<Delivery, ClientError>)> =
-            Vec::with_capacity(usize::try_from(self.records).unwrap_or(0));
+            Vec::with_capacity(usize::try_from(self.records).unwrap_or(0).min(MOST_AT_ONCE));
         for index in 0..self.records {
-            let (_, now) = pacer.wait(index);
+            let (_, now) = pacer.wait(sending.senders.first_of_burst(index));
+            if ended() {
+                break;
+            }
+            let Slot { producer, partition } = sending.senders.slot(index);
+            let producer = &sending.producers[producer];
             let key = match self.keys {
                 Keys::None => None,
                 Keys::Cycle(count) => Some((index % count).to_be_bytes()),
@@ -175,13 +285,13 @@ impl Load {
             if let Some(key) = &key {
                 record = record.key(key);
             }
-            if let Some(sticky) = &sticky {
-                record = record.partition(sticky.current);
+            if let Some(partition) = sticky.as_ref().map(|sticky| sticky.current).or(partition) {
+                record = record.partition(partition);
             }
             let delivery = match producer.try_send(record) {
                 // The rate is kept as far as memory allows; what waits for it is late.
                 Err(ClientError::BufferFull { .. } | ClientError::IllegalState(_)) => {
-                    runtime.block_on(producer.send(record))
+                    sending.runtime.block_on(producer.send(record))
                 }
                 other => other,
             };
@@ -195,7 +305,7 @@ impl Load {
             }
             deliveries.push((nanos(now.saturating_duration_since(start)), delivery));
         }
-        runtime.block_on(producer.flush())?;
+        flush(sending.runtime, sending.producers)?;
         Ok(deliveries)
     }
 
@@ -238,8 +348,23 @@ impl Load {
             fates.push(Fate { sent, acknowledged });
         }
         let observation = Observation::default();
-        Sent { start, fates, first_error, observation, load: self, cpu, brokers }
+        let (requests, senders) = (0, Senders::default());
+        Sent { start, fates, first_error, observation, load: self, requests, senders, cpu, brokers }
     }
+}
+
+/// What sends a load.
+struct Sending<'a> {
+    runtime: &'a Runtime,
+    producers: &'a [Producer],
+    senders: &'a Senders,
+}
+
+fn flush(runtime: &Runtime, producers: &[Producer]) -> Result<()> {
+    for producer in producers {
+        runtime.block_on(producer.flush())?;
+    }
+    Ok(())
 }
 
 /// A run that warms brokers up, and how many of them there are at most.
@@ -320,7 +445,8 @@ impl Sent {
 
     /// When a record was due, in nanoseconds since the start.
     pub(super) fn due(&self, index: usize) -> u64 {
-        nanos(Pacer::new(self.start, self.load.rate).due(index as u64) - self.start)
+        let first = self.senders.first_of_burst(index as u64);
+        nanos(Pacer::new(self.start, self.load.rate).due(first) - self.start)
     }
 
     /// The figures of the records behind the warm-up.
@@ -390,6 +516,25 @@ impl Sent {
         let acknowledged = self.fates.iter().filter_map(|fate| fate.acknowledged);
         let last = acknowledged.map(|acknowledged| acknowledged.at).max().unwrap_or(0);
         self.start + Duration::from_nanos(last)
+    }
+
+    /// The latency of those records behind the warm-up of which something holds: of when it was due, in nanoseconds
+    /// since the start, and of where it went.
+    pub(super) fn latency_where(&self, keep: impl Fn(u64, &Acknowledged) -> bool) -> Latencies {
+        let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
+        let mut latency = Latencies::default();
+        for (index, fate) in self.fates.iter().enumerate().skip(warmup) {
+            let due = self.due(index);
+            if let Some(acknowledged) = fate.acknowledged.filter(|at| keep(due, at)) {
+                latency.record_nanos(acknowledged.at.saturating_sub(due));
+            }
+        }
+        latency
+    }
+
+    /// Notes how many requests it took.
+    pub(super) fn note_requests(&self, sample: &mut Sample) {
+        sample.note("requests", Figure::Total(self.requests as f64));
     }
 
     /// The median latency of the records behind the warm-up.

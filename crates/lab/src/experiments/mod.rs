@@ -5,25 +5,37 @@
 //! is open loop, latency counts from the intended send time, and what was acknowledged is compared with what the
 //! topic holds afterwards.
 
+mod acks;
+mod bystanders;
+mod catch_up;
 mod check;
 mod cold_start;
 pub mod compare;
+mod durability;
 mod e2e;
 pub mod export;
 mod fetch_sessions;
+mod head_of_line;
+mod latency_throughput;
 mod leader_move;
+mod linger;
 mod load;
 mod lost_leader;
 mod metadata_churn;
+mod micro_burst;
+mod min_isr;
 mod observer;
 mod phases;
 mod readers;
+mod replication_factor;
 mod report;
+mod roll;
 mod runner;
 mod sample;
 mod slow_broker;
 mod stalled_partition;
 mod testbed;
+mod windows;
 
 use std::{fmt, path::PathBuf, time::Instant};
 
@@ -259,6 +271,12 @@ impl Arms<'_> {
     /// For each arm that ran: nothing lost, duplicated or reordered, and no error surfaced.
     #[must_use]
     pub fn intact(&self) -> Vec<Condition> {
+        self.intact_where(|_| true)
+    }
+
+    /// As [`Arms::intact`], for some of the arms.
+    #[must_use]
+    pub fn intact_where(&self, chosen: impl Fn(&Arm) -> bool) -> Vec<Condition> {
         let condition = |(arm, sample): &(Arm, Sample)| {
             let Sample { errors, lost, duplicated, reordered, .. } = sample;
             Condition {
@@ -269,7 +287,7 @@ impl Arms<'_> {
                 held: lost + duplicated + reordered + errors == 0,
             }
         };
-        self.0.iter().map(condition).collect()
+        self.0.iter().filter(|(arm, _)| chosen(arm)).map(condition).collect()
     }
 }
 
@@ -278,14 +296,24 @@ impl Arms<'_> {
 pub fn all() -> Vec<&'static dyn Experiment> {
     vec![
         &leader_move::LeaderMove,
+        &roll::Roll,
         &slow_broker::SlowBroker,
         &lost_leader::LostLeader(Fault::Killed),
         &lost_leader::LostLeader(Fault::Frozen),
+        &bystanders::Bystanders,
         &cold_start::ColdStart,
         &metadata_churn::MetadataChurn,
         &fetch_sessions::FetchSessions,
         &stalled_partition::StalledPartition,
         &e2e::EndToEnd,
+        &acks::Acks,
+        &replication_factor::ReplicationFactor,
+        &min_isr::MinIsr,
+        &linger::Linger,
+        &latency_throughput::LatencyThroughput,
+        &micro_burst::MicroBurst,
+        &catch_up::CatchUp,
+        &head_of_line::HeadOfLine,
     ]
 }
 

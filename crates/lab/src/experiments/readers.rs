@@ -219,9 +219,20 @@ impl Reader {
         }
     }
 
+    /// How many different records have been read.
+    pub(super) fn taken(&self) -> u64 {
+        self.expected.records - self.left
+    }
+
     /// What was read.
-    pub(super) fn finish(mut self) -> Read {
-        self.read.missing = self.left;
+    pub(super) fn finish(self) -> Read {
+        let records = self.expected.records;
+        self.finish_of(records)
+    }
+
+    /// What was read, where there were fewer records than expected.
+    pub(super) fn finish_of(mut self, records: u64) -> Read {
+        self.read.missing = records.saturating_sub(self.taken());
         self.read
     }
 

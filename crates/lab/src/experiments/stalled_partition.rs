@@ -1,39 +1,56 @@
-//! One partition is not drained for ten seconds, its records in the buffer: what the others notice.
+//! One partition is not drained, its records in the buffer: what the others notice.
+//!
+//! The consumer pauses the partition and goes on with it again and again, as an application does that stems the flow of
+//! one. What the others' records wait while it is paused is compared with what they wait while everything is drained, in
+//! windows of the same run: in runs of their own, what the machine does besides was larger than what is measured.
 
 use std::time::{Duration, Instant};
 
-use curtail::{Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition};
-use tokio::runtime::Runtime;
+use curtail::{Consumer, ConsumerRecord, TopicPartition};
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    Arm, Arms, Condition, Experiment, Figure, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    load::{EARLIER, Keys, Load, Placement},
-    phases::Observe,
-    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
+    durability::quantile_ms,
+    load::{Keys, Load, nanos, number},
+    readers::{self, Expected, Read, Reader},
     testbed::Needs,
+    windows::{Part, Windows},
 };
-use crate::perf::{Error, Result};
+use crate::{
+    latency::Latencies,
+    perf::{Error, Pacer, Result},
+};
 
 const PARTITIONS: i32 = 6;
-const RATE: f64 = 1_000.0;
+const RATE: f64 = 2_000.0;
 const SIZE: usize = 500;
-/// Before the stall.
-const WARMUP: Duration = Duration::from_secs(2);
-const STALL: Duration = Duration::from_secs(10);
+/// Each of quiet and stall.
+const WINDOW: Duration = Duration::from_millis(250);
+const ROUNDS: f64 = 60.0;
 /// How much worse the 99th percentile of the others may be.
 const FACTOR: f64 = 1.25;
-/// Records that the partition to be stalled has before everything else.
-const BACKLOG: usize = 2_000;
-/// The partition.
+/// The partition that is not drained.
 const STALLED: i32 = 0;
 
-const WITH: Arm = Arm {
-    name: "stalled",
-    about: "one partition is not drained, with records of it in the buffer",
-    properties: &[],
+const CREDIT: Arm = Arm {
+    name: "credit",
+    about: "the others are fetched on: curtail.buffered.partitions=credit, the default",
+    properties: &[("curtail.buffered.partitions", "credit")],
 };
-const WITHOUT: Arm = Arm { name: "drained", about: "all are drained", properties: &[] };
+const ARMS: [Arm; 3] = [
+    CREDIT,
+    Arm {
+        name: "omit",
+        about: "buffered partitions leave the session: option 1 of the pull request",
+        properties: &[("curtail.buffered.partitions", "omit")],
+    },
+    Arm {
+        name: "skip-broker",
+        about: "no fetch from a broker while anything of it is buffered: option 4, which was taken",
+        properties: &[("curtail.buffered.partitions", "skip-broker")],
+    },
+];
 
 /// `stalled-partition`.
 pub(super) struct StalledPartition;
@@ -44,7 +61,7 @@ impl Experiment for StalledPartition {
     }
 
     fn about(&self) -> &'static str {
-        "one of six partitions is not drained for 10 s: what the others' records wait"
+        "one of six partitions is paused again and again: what the others' records wait meanwhile"
     }
 
     fn source(&self) -> &'static str {
@@ -52,11 +69,11 @@ impl Experiment for StalledPartition {
     }
 
     fn arms(&self, _: &Setting) -> Vec<Arm> {
-        vec![WITH, WITHOUT]
+        ARMS.to_vec()
     }
 
-    fn rounds(&self, setting: &Setting) -> u32 {
-        (3.0 * setting.scale).ceil() as u32
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
     }
 
     fn published(&self, _: &Setting) -> Vec<Published> {
@@ -72,67 +89,42 @@ impl Experiment for StalledPartition {
         let testbed = turn.testbed;
         testbed.create_topic(&topic, PARTITIONS, 1)?;
         let runtime = readers::runtime()?;
-        backlog(&runtime, testbed, &topic)?;
-        let mut config = ConsumerConfig::new(testbed.bootstrap());
-        // The rest of what was fetched stays in the buffer.
-        config.max_poll_records = 10;
-        let stalled = TopicPartition::new(&*topic, STALLED);
+        // The arm's properties are the consumer's.
+        let config = readers::with_properties(testbed.consumer(), turn.arm.properties)?;
+        let arm = Arm { properties: &[], ..*turn.arm };
         let mut consumers = readers::at_end(&runtime, &config, &topic, 1)?;
-        let mut consumer =
-            consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
-        consumer.seek(&stalled, 0)?;
-        let stall = STALL.mul_f64(turn.setting.scale);
-        let seconds = (WARMUP + stall).as_secs_f64();
+        let consumer = consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
+        let windows = windows(turn.setting);
+        let base = Load::new(&Turn { arm: &arm, ..*turn }, &topic)?;
         let load = Load {
-            config: ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO),
-            topic: topic.clone(),
-            records: (RATE * seconds).ceil() as u64,
-            warmup: (RATE * WARMUP.as_secs_f64()) as u64,
+            config: base.config.clone().linger(Duration::ZERO),
+            records: (RATE * windows.whole().as_secs_f64()).ceil() as u64,
             rate: RATE,
             size: SIZE,
             keys: Keys::Cycle(1_000),
-            placement: Placement::Producer,
-            seed: turn.setting.seed,
-            warm_up: true,
-            earlier: false,
+            ..base
         };
-        let (records, warmup) = (load.records, load.warmup);
-        let pauses = turn.arm.name == WITH.name;
-        let over_time = SharedOverTime::default();
-        let (sent, read) = load.run_observed(testbed, Observe::Phases, |start| {
-            let expected = Expected {
-                start,
-                rate: RATE,
-                records,
-                warmup,
-                work: Duration::ZERO,
-                over_time: over_time.clone(),
-                apart: Some(STALLED),
-            };
-            let until = start + WARMUP + stall;
-            let reading = consume(consumer, expected, pauses.then_some(stalled), until);
-            readers::join(&runtime, vec![runtime.spawn(reading)])
+        let records = load.records;
+        let stalled = TopicPartition::new(&*topic, STALLED);
+        let (sent, (read, others)) = load.run(|start| {
+            let work = Duration::ZERO;
+            let expected = Expected { start, rate: RATE, records, warmup: 0, work };
+            runtime.block_on(consume(consumer, expected, &stalled, &windows))
         })?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
-        read.iter().for_each(|read| read.add_to(&mut sample));
-        let others = read.iter().flat_map(|read| &read.latency);
-        let others = others.filter(|(partition, _)| **partition != STALLED);
-        let latency = merged(others.map(|(_, latencies)| latencies));
-        readers::set_latency(&mut sample, latency, &over_time);
-        if pauses {
-            let what = format!("partition {STALLED} is not drained");
-            sample.mark(sent.start, sent.start, sent.start + WARMUP + stall, what);
-        }
+        read.add_to(&mut sample);
+        let drained = others.drained.quantile(0.99).as_secs_f64() * 1000.0;
+        sample.latency = others.stalled;
+        sample.note("drained_p99_ms", Figure::Worst(drained));
         testbed.delete_topic(&topic)?;
         Ok(sample)
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
         let mut conditions = arms.intact();
-        if let (Some(with), Some(without)) = (arms.get(WITH.name), arms.get(WITHOUT.name)) {
-            let p99 = |sample: &Sample| sample.latency.quantile(0.99).as_secs_f64() * 1000.0;
-            let (with, without) = (p99(with), p99(without));
+        if let Some(sample) = arms.get(CREDIT.name) {
+            let (with, without) = (quantile_ms(sample, 0.99), sample.figure("drained_p99_ms"));
             conditions.push(Condition {
                 text: format!(
                     "p99 of the others within {FACTOR} times ({with:.2} and {without:.2} ms)"
@@ -144,51 +136,68 @@ impl Experiment for StalledPartition {
     }
 }
 
-/// Fills the partition that is to be stalled, so that its records are in the buffer from the first answer on.
-fn backlog(runtime: &Runtime, testbed: &Testbed, topic: &str) -> Result<()> {
-    runtime.block_on(async {
-        let producer = Producer::new(ProducerConfig::new(testbed.bootstrap()))?;
-        let mut value = [0; SIZE];
-        for number in 0..BACKLOG as u64 {
-            value[..8].copy_from_slice(&(EARLIER + number).to_be_bytes());
-            producer.send(Record::to(topic).partition(STALLED).value(&value)).await?;
-        }
-        producer.flush().await?;
-        Ok(producer.close().await?)
-    })
+fn windows(setting: &Setting) -> Windows {
+    Windows {
+        warmup: Duration::from_secs_f64(2.0 * setting.scale),
+        quiet: WINDOW,
+        fault: WINDOW,
+        rest: WINDOW / 5,
+        rounds: (ROUNDS * setting.scale).ceil() as u32,
+    }
 }
 
-/// Reads everything, and leaves one partition alone between its first records and the end of the stall.
+/// From the intended send time until the poll gave a record of another partition out.
+#[derive(Default)]
+struct Others {
+    /// Of records due while the partition was paused.
+    stalled: Latencies,
+    /// Of records due while everything was drained.
+    drained: Latencies,
+}
+
+/// Reads everything, and leaves one partition alone in the windows for that.
 async fn consume(
     mut consumer: Consumer,
     expected: Expected,
-    stalled: Option<TopicPartition>,
-    until: Instant,
-) -> Result<Read> {
+    stalled: &TopicPartition,
+    windows: &Windows,
+) -> Result<(Read, Others)> {
+    let (start, pacer) = (expected.start, Pacer::new(expected.start, expected.rate));
+    let mut others = Others::default();
     let mut reader = Reader::new(expected);
-    let mut stalling = stalled.is_some();
-    if let Some(at) = &stalled {
-        // Until its first records are here, and with them more.
-        let mut here = false;
-        while !here {
-            let records = consumer.poll(readers::PATIENCE).await?;
-            here = records.is_empty() || records.iter().any(|r| r.partition() == STALLED);
-            reader.take(records);
+    let mut paused = false;
+    let mut last = Instant::now();
+    while !reader.is_done() && last.elapsed() < readers::PATIENCE {
+        let at = nanos(start.elapsed());
+        let pause = windows.part(at) == Part::Fault;
+        match pause {
+            _ if pause == paused => {}
+            true => consumer.pause([stalled]),
+            false => consumer.resume([stalled]),
         }
-        consumer.pause([at]);
-    }
-    while !reader.is_done() {
-        let records = consumer.poll(Duration::from_millis(100)).await?;
-        if stalling && Instant::now() >= until {
-            stalling = false;
-            consumer.resume(&stalled);
+        paused = pause;
+        let wait = windows.left(at).unwrap_or(WINDOW);
+        let records = consumer.poll(wait).await?;
+        if !records.is_empty() {
+            last = Instant::now();
         }
-        let silent = Instant::now() > until + readers::PATIENCE;
-        if records.is_empty() && silent {
-            break;
+        for record in records.iter().filter(|record| record.partition() != STALLED) {
+            others.take(record, last, &pacer, windows);
         }
         reader.take(records);
     }
     consumer.close().await;
-    Ok(reader.finish())
+    Ok((reader.finish(), others))
+}
+
+impl Others {
+    fn take(&mut self, record: &ConsumerRecord, now: Instant, pacer: &Pacer, windows: &Windows) {
+        let Some(number) = record.value().and_then(number) else { return };
+        let latency = now.saturating_duration_since(pacer.due(number));
+        match windows.part(nanos(pacer.due(number) - pacer.due(0))) {
+            Part::Fault => self.stalled.record(latency),
+            Part::Quiet => self.drained.record(latency),
+            Part::Rest => {}
+        }
+    }
 }

@@ -54,6 +54,17 @@ fn sending_order_is_stricter_than_that_of_acknowledgements() {
 }
 
 #[test]
+fn each_producer_has_an_order_of_its_own() {
+    let fates = [fate(0, 0, 1, 5), fate(1, 0, 0, 6), fate(2, 0, 3, 7), fate(3, 0, 2, 8)];
+    let between = found(0, &[(0, 1), (1, 0), (2, 3), (3, 2)]);
+    assert_eq!(compare(&fates, &between, Order::SentInTurn(2)).reordered, 0);
+    assert_eq!(compare(&fates, &between, Order::Sent).reordered, 2);
+    let within = [fate(0, 0, 1, 5), fate(1, 0, 2, 6), fate(2, 0, 0, 7)];
+    let found = found(0, &[(0, 2), (1, 0), (2, 1)]);
+    assert_eq!(compare(&within, &found, Order::SentInTurn(2)).reordered, 1);
+}
+
+#[test]
 fn nothing_may_be_before_what_was_acknowledged_earlier() {
     let fates = [fate(0, 0, 1, 5), fate(6, 0, 0, 9)];
     let found = found(0, &[(0, 1), (1, 0)]);

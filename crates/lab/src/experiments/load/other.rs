@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, thread, time::Instant};
 
 use curtail::ProducerConfig;
 
-use super::{Acknowledged, Fate, Keys, Load, Observation, Sent};
+use super::{Acknowledged, Fate, Keys, Load, Observation, Senders, Sent};
 use crate::{
     cpu::CpuTime,
     peers::{
@@ -77,7 +77,8 @@ impl Load {
         let observation = Observation::default();
         // Its driver says where a record went, not to whom.
         let brokers = BTreeMap::new();
-        Sent { start, fates, first_error, observation, load: self, cpu, brokers }
+        let (requests, senders) = (0, Senders::default());
+        Sent { start, fates, first_error, observation, load: self, requests, senders, cpu, brokers }
     }
 }
 

@@ -57,6 +57,10 @@ impl Apache {
         self.cluster.kill(index(id)?).map_err(|error| failed(&error))
     }
 
+    pub(super) fn stop(&self, id: i32) -> Result<()> {
+        self.cluster.terminate(index(id)?).map_err(|error| failed(&error))
+    }
+
     pub(super) fn restart(&self, id: i32) -> Result<()> {
         self.cluster.restart(index(id)?).map_err(|error| failed(&error))
     }

@@ -1,6 +1,7 @@
 //! An embedded cluster on a thread of its own, and the handle to break it from another one.
 
 use std::{
+    future::Future,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
 };
@@ -40,20 +41,35 @@ impl Embedded {
         self.cluster.as_ref().unwrap_or_else(|| unreachable!("it is there until the drop"))
     }
 
-    /// Starts a killed broker again.
+    /// Starts a killed or stopped broker again.
     pub(super) fn restart(&self, id: i32) -> Result<()> {
-        let Some(cluster) = self.cluster.clone() else { return Ok(()) };
+        let restarted = self.within(move |cluster| async move { cluster.restart(id).await })?;
+        restarted.map_err(|error| Error::Unexpected(error.to_string()))
+    }
+
+    /// Stops a broker in an orderly way.
+    pub(super) fn stop(&self, id: i32) -> Result<()> {
+        self.within(move |cluster| async move { cluster.stop(id).await })
+    }
+
+    /// Has something done on the cluster's event loop, and waits for it.
+    fn within<F>(&self, act: impl FnOnce(Arc<Cluster>) -> F) -> Result<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let acting = act(self.shared());
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            let restarted = cluster.restart(id).await;
-            drop(cluster);
-            // The other side waits for this message.
-            let _ = done.send(restarted);
+            // The future has let go of the cluster by then. The other side waits for this message.
+            let _ = done.send(acting.await);
         });
-        match outcome.recv() {
-            Ok(restarted) => restarted.map_err(|error| Error::Unexpected(error.to_string())),
-            Err(_) => Err(Error::Unexpected("the embedded cluster has ended".into())),
-        }
+        let ended = |_| Error::Unexpected("the embedded cluster has ended".into());
+        outcome.recv().map_err(ended)
+    }
+
+    fn shared(&self) -> Arc<Cluster> {
+        let cluster = self.cluster.as_ref();
+        Arc::clone(cluster.unwrap_or_else(|| unreachable!("it is there until the drop")))
     }
 }
 

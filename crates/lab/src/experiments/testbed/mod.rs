@@ -8,19 +8,23 @@ mod jmx;
 #[cfg(feature = "apache")]
 mod proxy;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use curtail::{
-    Admin, AdminConfig, Election, NewTopic, PartitionDescription, Reassignment, TopicDescription,
-    TopicPartition,
+    Admin, AdminConfig, ConsumerConfig, Election, Mechanism, NewTopic, PartitionDescription,
+    ProducerConfig, Reassignment, SecurityConfig, TopicDescription, TopicPartition,
 };
-use curtail_cluster::{ClusterConfig, Observer};
+use curtail_cluster::{ClusterConfig, Observer, SecurityProtocol, User};
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "apache")]
 use self::apache::Apache;
 use self::embedded::Embedded;
-use super::{ClusterKind, Setting};
+use super::{ClusterKind, Setting, load::sleep_until};
 use crate::perf::{Error, Result, client_runtime};
 
 /// What an experiment needs of its cluster.
@@ -36,6 +40,19 @@ pub(super) struct Needs {
     pub(super) faults: bool,
     /// The broker that [`Testbed::slow`] is used on, if any.
     pub(super) slow: Option<i32>,
+    /// Whether clients speak SASL_SSL (PLAIN, a certificate of the cluster's own). Embedded only.
+    pub(super) sasl_ssl: bool,
+}
+
+/// When a broker is frozen again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Faltering {
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+    /// From the beginning of one pause to that of the next.
+    pub(super) period: Duration,
+    /// The length of a pause.
+    pub(super) frozen: Duration,
 }
 
 /// What brokers say of their fetch sessions.
@@ -50,6 +67,8 @@ pub(super) struct Sessions {
 /// The cluster an experiment runs on. It ends when it is dropped, unless it was there before.
 pub struct Testbed {
     cluster: Cluster,
+    /// What clients have to speak.
+    security: SecurityConfig,
     /// For topics and descriptions. `None` without a cluster.
     admin: Option<(Runtime, Admin)>,
 }
@@ -66,7 +85,7 @@ impl Testbed {
     /// A testbed for an experiment that needs no cluster.
     #[must_use]
     pub fn none() -> Self {
-        Self { cluster: Cluster::None, admin: None }
+        Self { cluster: Cluster::None, security: SecurityConfig::default(), admin: None }
     }
 
     /// Starts what the setting asks for.
@@ -78,7 +97,15 @@ impl Testbed {
                 for (name, value) in &needs.properties {
                     config.set(name, value).map_err(|e| Error::Cluster(e.to_string()))?;
                 }
+                if needs.sasl_ssl {
+                    config.security.protocol = SecurityProtocol::SaslSsl;
+                    config.security.users = vec![User::new(USER, PASSWORD)];
+                }
                 Cluster::Embedded(Embedded::start(config)?)
+            }
+            ClusterKind::Apache | ClusterKind::Bootstrap(_) if needs.sasl_ssl => {
+                let text = "SASL_SSL is measured on the embedded cluster only";
+                return Err(Error::Options(text.into()));
             }
             ClusterKind::Apache => start_apache(needs)?,
             ClusterKind::Bootstrap(_) if needs.faults => {
@@ -87,10 +114,11 @@ impl Testbed {
             }
             ClusterKind::Bootstrap(servers) => Cluster::Foreign(servers.clone()),
         };
-        let mut testbed = Self { cluster, admin: None };
+        let security = security(&cluster);
+        let mut testbed = Self { cluster, security, admin: None };
         let runtime = client_runtime()?;
         let context = runtime.enter();
-        let admin = Admin::new(AdminConfig::new(testbed.bootstrap()))?;
+        let admin = Admin::new(testbed.admin_config(&testbed.bootstrap()))?;
         drop(context);
         testbed.admin = Some((runtime, admin));
         Ok(testbed)
@@ -106,6 +134,20 @@ impl Testbed {
             Cluster::Apache(apache) => apache.bootstrap(),
             Cluster::Foreign(servers) => servers.clone(),
         }
+    }
+
+    /// A producer's settings: Kafka's defaults, for this cluster.
+    pub(super) fn producer(&self) -> ProducerConfig {
+        ProducerConfig::new(self.bootstrap()).security(self.security.clone())
+    }
+
+    /// A consumer's settings: Kafka's defaults, for this cluster.
+    pub(super) fn consumer(&self) -> ConsumerConfig {
+        ConsumerConfig::new(self.bootstrap()).security(self.security.clone())
+    }
+
+    fn admin_config(&self, servers: &str) -> AdminConfig {
+        AdminConfig::new(servers).security(self.security.clone())
     }
 
     /// The brokers' ids; empty where they are not known.
@@ -139,8 +181,23 @@ impl Testbed {
     /// # Errors
     /// As the CreateTopics API.
     pub fn create_topic(&self, name: &str, partitions: i32, replicas: i16) -> Result<()> {
+        self.create_topic_with(name, partitions, replicas, &[])
+    }
+
+    /// As [`Testbed::create_topic`], with settings of the topic.
+    ///
+    /// # Errors
+    /// As the CreateTopics API.
+    pub(super) fn create_topic_with(
+        &self,
+        name: &str,
+        partitions: i32,
+        replicas: i16,
+        settings: &[(&str, &str)],
+    ) -> Result<()> {
         let (runtime, admin) = self.admin()?;
         let new = NewTopic::new(name).partitions(partitions).replication_factor(replicas);
+        let new = settings.iter().fold(new, |new, (name, value)| new.config(*name, *value));
         runtime.block_on(async {
             for (_, created) in admin.create_topics(&[new]).await? {
                 created?;
@@ -177,12 +234,12 @@ impl Testbed {
         let mut admins = Vec::new();
         for id in self.broker_ids() {
             let _context = runtime.enter();
-            admins.push(Admin::new(AdminConfig::new(self.address(id)?))?);
+            admins.push(Admin::new(self.admin_config(&self.address(id)?))?);
         }
         if admins.is_empty() {
             admins.push(any.clone());
         }
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         for admin in &admins {
             loop {
                 let healthy = describe(runtime, admin, topic).is_ok_and(|topic| {
@@ -194,7 +251,7 @@ impl Testbed {
                 if healthy {
                     break;
                 }
-                if std::time::Instant::now() > deadline {
+                if Instant::now() > deadline {
                     let text = format!("{topic} has not all its replicas in sync after 60 s");
                     return Err(Error::Unexpected(text));
                 }
@@ -221,7 +278,17 @@ impl Testbed {
         }
     }
 
-    /// Starts a killed broker again and waits until it serves.
+    /// Stops a broker in an orderly way (SIGTERM): what it leads is handed over first.
+    pub(super) fn stop(&self, id: i32) -> Result<()> {
+        match &self.cluster {
+            Cluster::Embedded(embedded) => embedded.stop(id),
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.stop(id),
+            Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
+        }
+    }
+
+    /// Starts a killed or stopped broker again and waits until it serves.
     pub(super) fn restart(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => embedded.restart(id),
@@ -255,6 +322,20 @@ impl Testbed {
             Cluster::Apache(apache) => apache.thaw(id),
             Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
         }
+    }
+
+    /// Has a broker falter from a moment on, until another one: frozen for the first part of each period, as by the
+    /// pauses of a garbage collector.
+    pub(super) fn falter(&self, id: i32, faltering: &Faltering) -> Result<()> {
+        let mut at = faltering.from;
+        while at < faltering.until {
+            sleep_until(at, Duration::ZERO);
+            self.freeze(id)?;
+            sleep_until(at, faltering.frozen);
+            self.thaw(id)?;
+            at += faltering.period;
+        }
+        Ok(())
     }
 
     /// Makes one broker's answers to produce requests later by so much: an embedded broker waits before each answer
@@ -377,6 +458,23 @@ impl Testbed {
             Ok::<_, curtail::Error>(())
         })?;
         Ok(())
+    }
+}
+
+/// Who logs in where SASL is asked for. The cluster lives as long as the experiment and listens on loopback.
+const USER: &str = "lab";
+const PASSWORD: &str = "lab-password";
+
+/// What clients have to speak.
+fn security(cluster: &Cluster) -> SecurityConfig {
+    match cluster {
+        Cluster::Embedded(embedded) => match embedded.cluster().ca_file() {
+            Some(file) => {
+                SecurityConfig::sasl_ssl(Mechanism::Plain, USER, PASSWORD).truststore(file, None)
+            }
+            None => SecurityConfig::default(),
+        },
+        _ => SecurityConfig::default(),
     }
 }
 

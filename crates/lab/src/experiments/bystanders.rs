@@ -1,0 +1,172 @@
+//! What the partitions of healthy brokers notice while another broker is frozen, or slow.
+//!
+//! One producer sends to partitions that the broker in trouble leads and to partitions that it has no copy of; only the
+//! latter's latency counts. The trouble comes and goes within a run, so that the time before each onset, with the same load,
+//! is what the time with it is compared with. `none` says how far the two are apart by themselves.
+
+use std::time::Duration;
+
+use curtail::TopicDescription;
+
+use super::{
+    Arm, Arms, Condition, Experiment, Figure, Published, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    durability::quantile_ms,
+    load::{Load, Senders, rehearse},
+    testbed::Needs,
+    windows::{Part, Windows},
+};
+use crate::perf::{Error, Result};
+
+const PARTITIONS: i32 = 12;
+const RATE: f64 = 4_000.0;
+const SIZE: usize = 1_000;
+/// The broker in trouble. On Apache Kafka it is the one behind the delaying proxy.
+const VICTIM: i32 = 1;
+/// How late a slow broker answers.
+const DELAY: Duration = Duration::from_millis(20);
+
+/// How many times the p99.9 of the others may be that before.
+const FACTOR: f64 = 1.25;
+
+const FROZEN: Arm = Arm {
+    name: "frozen",
+    about: "the broker is frozen for seconds, too short to be dropped",
+    properties: &[],
+};
+const SLOW: Arm = Arm { name: "slow", about: "the broker answers 20 ms later", properties: &[] };
+const NONE: Arm = Arm { name: "none", about: "nothing happens", properties: &[] };
+
+/// `bystanders`.
+pub(super) struct Bystanders;
+
+impl Experiment for Bystanders {
+    fn name(&self) -> &'static str {
+        "bystanders"
+    }
+
+    fn about(&self) -> &'static str {
+        "one of three brokers frozen or slow: p99.9 of the partitions it has nothing to do with"
+    }
+
+    fn source(&self) -> &'static str {
+        "Curtail; librdkafka#2677"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![FROZEN, SLOW, NONE]
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        Vec::new()
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        let needs = Needs { brokers: 3, faults: true, slow: Some(VICTIM), ..Needs::default() };
+        Testbed::start(setting, &needs)
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        let testbed = turn.testbed;
+        testbed.create_topic(&topic, PARTITIONS, 2)?;
+        let places = Places::find(&testbed.describe(&topic)?)?;
+        let windows = windows(turn.setting);
+        let base = Load::new(turn, &topic)?;
+        let load = Load {
+            config: base.config.clone().linger(Duration::ZERO),
+            records: (RATE * windows.whole().as_secs_f64()) as u64,
+            rate: RATE,
+            size: SIZE,
+            ..base
+        };
+        rehearse(&load, turn.setting)?;
+        let all = places.healthy.iter().chain(&places.victims).copied();
+        let (sent, ()) = load.run_by(Senders::partitions(all), |start, _| match turn.arm.name {
+            name if name == FROZEN.name => {
+                windows.run(start, || testbed.freeze(VICTIM), || testbed.thaw(VICTIM))
+            }
+            name if name == SLOW.name => {
+                let slow = |delay| move || testbed.slow(VICTIM, delay);
+                windows.run(start, slow(DELAY), slow(Duration::ZERO))
+            }
+            _ => windows.run(start, || Ok(()), || Ok(())),
+        })?;
+        testbed.await_healthy(&topic, PARTITIONS as usize)?;
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Sent, &mut sample)?;
+        let during = |part| {
+            sent.latency_where(|due, at| {
+                windows.part(due) == part && places.healthy.contains(&at.partition)
+            })
+        };
+        sample.latency = during(Part::Fault);
+        let before = during(Part::Quiet).quantile(0.999).as_secs_f64() * 1000.0;
+        let victims = sent.latency_where(|due, at| {
+            windows.part(due) == Part::Fault && places.victims.contains(&at.partition)
+        });
+        let victims = victims.quantile(0.999).as_secs_f64() * 1000.0;
+        sample.note("before_p999_ms", Figure::Worst(before));
+        sample.note("victims_p999_ms", Figure::Worst(victims));
+        testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        for arm in [FROZEN, SLOW] {
+            let Some(sample) = arms.get(arm.name) else { continue };
+            let (with, before) = (quantile_ms(sample, 0.999), sample.figure("before_p999_ms"));
+            conditions.push(Condition {
+                text: format!(
+                    "{}: p99.9 of the others at most {FACTOR} times that before ({with:.2} and {before:.2} ms)",
+                    arm.name
+                ),
+                held: with <= FACTOR * before,
+            });
+        }
+        conditions
+    }
+}
+
+/// At full size four rounds. Brokers are dropped after nine seconds of silence.
+fn windows(setting: &Setting) -> Windows {
+    let scaled =
+        |seconds: f64, least: f64| Duration::from_secs_f64((seconds * setting.scale).max(least));
+    let long = (4.0 * setting.scale).ceil();
+    let part = scaled(16.0, 0.5).div_f64(long);
+    Windows {
+        warmup: scaled(2.0, 0.2),
+        quiet: part,
+        fault: part,
+        rest: part / 4,
+        rounds: long as u32,
+    }
+}
+
+/// Which partitions records go to.
+struct Places {
+    /// Without a copy at the broker in trouble.
+    healthy: Vec<i32>,
+    /// Led by it.
+    victims: Vec<i32>,
+}
+
+impl Places {
+    fn find(topic: &TopicDescription) -> Result<Self> {
+        let numbers = |wanted: &dyn Fn(&curtail::PartitionDescription) -> bool| -> Vec<i32> {
+            topic.partitions.iter().filter(|p| wanted(p)).map(|p| p.partition).collect()
+        };
+        let healthy = numbers(&|p| !p.replicas.contains(&VICTIM));
+        let victims = numbers(&|p| p.leader == Some(VICTIM));
+        if healthy.is_empty() || victims.is_empty() {
+            let text = format!("the replicas are not spread as needed: {topic:?}");
+            return Err(Error::Unexpected(text));
+        }
+        Ok(Self { healthy, victims })
+    }
+}

@@ -1,0 +1,199 @@
+//! What a new record waits for a consumer that has older ones to read first.
+//!
+//! The consumer begins to read when the first new record is due: at the end, or in front of a backlog, in all partitions
+//! or in one of them. The backlog comes out of the page cache, as it does for a consumer that is minutes behind; older
+//! data on slow disks or in remote storage would come at the pace of those.
+
+use std::time::Duration;
+
+use curtail::{Consumer, ConsumerRecord, TopicPartition};
+
+use super::{
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    durability::{SOURCE, TARGET_MS, quantile_ms},
+    load::{EARLIER, Load, Senders, nanos, number, worst_ms},
+    readers::{self, Expected, Read, Reader, merged},
+    testbed::Needs,
+};
+use crate::perf::{Error, Result};
+
+const PARTITIONS: i32 = 12;
+const RATE: f64 = 2_000.0;
+const SIZE: usize = 1_000;
+const RUN: Duration = Duration::from_secs(8);
+/// Records to catch up with, all partitions together.
+const BACKLOG: f64 = 300_000.0;
+/// The partition with the backlog where only one has it.
+const BEHIND: i32 = 0;
+
+const CAUGHT_UP: Arm =
+    Arm { name: "caught-up", about: "the consumer is at the end", properties: &[] };
+const ALL: Arm =
+    Arm { name: "behind", about: "a backlog in front of every partition", properties: &[] };
+const SMALL: Arm = Arm {
+    name: "behind-small",
+    about: "the same, fetched 16 KiB at a time",
+    properties: &[("fetch.max.bytes", "16384"), ("max.partition.fetch.bytes", "16384")],
+};
+const ONE: Arm = Arm {
+    name: "one-behind",
+    about: "the backlog in one partition: what the others' records wait",
+    properties: &[],
+};
+const ONE_SKIP: Arm = Arm {
+    name: "one-behind-skip-broker",
+    about: "the same, with nothing fetched from a broker while records of it wait, as in Java",
+    properties: &[("curtail.buffered.partitions", "skip-broker")],
+};
+
+/// `catch-up`.
+pub(super) struct CatchUp;
+
+impl Experiment for CatchUp {
+    fn name(&self) -> &'static str {
+        "catch-up"
+    }
+
+    fn about(&self) -> &'static str {
+        "a consumer with a backlog: what new records wait, behind it and beside it"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![CAUGHT_UP, ALL, SMALL, ONE, ONE_SKIP]
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    /// The post describes it and gives no figures.
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        Vec::new()
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        turn.testbed.create_topic(&topic, PARTITIONS, 1)?;
+        let behind = behind(turn.arm.name);
+        // The arm's properties are the consumer's.
+        let arm = Arm { properties: &[], ..*turn.arm };
+        let base = Load::new(&Turn { arm: &arm, ..*turn }, &topic)?;
+        let length = RUN.mul_f64(turn.setting.scale).as_secs_f64();
+        let load = Load {
+            config: base.config.clone().linger(Duration::ZERO),
+            records: (RATE * length).ceil() as u64,
+            rate: RATE,
+            size: SIZE,
+            ..base
+        };
+        let backlog = if behind.is_empty() { 0.0 } else { BACKLOG * turn.setting.scale } as u64;
+        if backlog > 0 {
+            let load =
+                Load { records: backlog, rate: f64::INFINITY, earlier: true, ..load.clone() };
+            load.run_by(Senders::partitions(behind.clone()), |_, _| Ok(()))?;
+        }
+        let config = readers::with_properties(turn.testbed.consumer(), turn.arm.properties)?;
+        let runtime = readers::runtime()?;
+        let mut consumers = readers::at_end(&runtime, &config, &topic, 1)?;
+        let mut consumer =
+            consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
+        let records = load.records;
+        let (sent, (read, caught_up)) =
+            load.run_by(Senders::partitions(0..PARTITIONS), |start, _| {
+                let at = |partition: &i32| TopicPartition::new(&*topic, *partition);
+                let behind: Vec<TopicPartition> = behind.iter().map(at).collect();
+                consumer.seek_to_beginning(&behind)?;
+                let work = Duration::ZERO;
+                let expected = Expected { start, rate: RATE, records, warmup: 0, work };
+                runtime.block_on(read_all(consumer, expected, backlog))
+            })?;
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Sent, &mut sample)?;
+        read.add_to(&mut sample);
+        let beside = |partition: i32| !one_behind(turn.arm.name) || partition != BEHIND;
+        let latencies = read.latency.iter().filter(|(partition, _)| beside(**partition));
+        sample.latency = merged(latencies.map(|(_, latencies)| latencies));
+        if let Some(caught_up) = caught_up {
+            sample.note("caught_up_ms", worst_ms(nanos(caught_up)));
+        }
+        turn.testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        let p99 = |arm: &Arm| Some(quantile_ms(arms.get(arm.name)?, 0.99));
+        if let Some(p99) = p99(&CAUGHT_UP) {
+            conditions.push(Condition::below_ms("caught up: p99", p99, TARGET_MS));
+        }
+        if let (Some(end), Some(all)) = (p99(&CAUGHT_UP), p99(&ALL)) {
+            conditions.push(Condition {
+                text: format!(
+                    "behind: new records wait for the backlog (p99 {all:.1} and {end:.1} ms)"
+                ),
+                held: all > end,
+            });
+        }
+        let caught_up = |arm: &Arm| Some(arms.get(arm.name)?.figure("caught_up_ms"));
+        if let (Some(large), Some(small)) = (caught_up(&ALL), caught_up(&SMALL)) {
+            conditions.push(Condition {
+                text: format!(
+                    "larger fetches catch up sooner ({large:.0} ms, {small:.0} with small ones)"
+                ),
+                held: large < small,
+            });
+        }
+        if let Some(p99) = p99(&ONE) {
+            let what = "one behind: p99 of the other partitions";
+            conditions.push(Condition::below_ms(what, p99, TARGET_MS));
+        }
+        conditions
+    }
+}
+
+/// The partitions with a backlog.
+fn behind(arm: &str) -> Vec<i32> {
+    match arm {
+        arm if arm == CAUGHT_UP.name => Vec::new(),
+        arm if one_behind(arm) => vec![BEHIND],
+        _ => (0..PARTITIONS).collect(),
+    }
+}
+
+fn one_behind(arm: &str) -> bool {
+    [ONE.name, ONE_SKIP.name].contains(&arm)
+}
+
+/// Reads the backlog and everything new; says when the last record of the backlog was there, since the start.
+async fn read_all(
+    mut consumer: Consumer,
+    expected: Expected,
+    backlog: u64,
+) -> Result<(Read, Option<Duration>)> {
+    let start = expected.start;
+    let mut reader = Reader::new(expected);
+    let (mut left, mut caught_up) = (backlog, None);
+    while left > 0 || !reader.is_done() {
+        let records = consumer.poll(readers::PATIENCE).await?;
+        if records.is_empty() {
+            break;
+        }
+        let old = |record: &&ConsumerRecord| record.value().and_then(number) >= Some(EARLIER);
+        left = left.saturating_sub(records.iter().filter(old).count() as u64);
+        if left == 0 && backlog > 0 && caught_up.is_none() {
+            caught_up = Some(start.elapsed());
+        }
+        reader.take(records);
+    }
+    consumer.close().await;
+    Ok((reader.finish(), caught_up))
+}

@@ -1,0 +1,101 @@
+//! What the experiments about durability have in common: a steady load, whose latency counts, and one as fast as
+//! possible, whose throughput counts.
+//!
+//! After the set-up of "99th Percentile Latency at Scale with Apache Kafka" at a size that one machine holds: twelve
+//! partitions a broker, three producers in place of nine, values of 512 bytes, keys, lz4, `linger.ms=5`. There nine
+//! consumers read along; here they would share two cores with everything else and are left out.
+
+use std::time::Duration;
+
+use super::{
+    Figure, Sample, Turn,
+    check::{Order, read_back},
+    load::{Keys, Load, Senders, rehearse, with_properties},
+};
+use crate::perf::Result;
+
+/// The blog post that most of these experiments are after.
+pub(super) const SOURCE: &str = "99th Percentile Latency at Scale with Apache Kafka";
+
+/// Its example of an objective, end to end: what the experiments hold producer latency to.
+pub(super) const TARGET_MS: f64 = 50.0;
+
+/// Bytes of a value.
+pub(super) const SIZE: usize = 512;
+/// Different keys.
+pub(super) const KEYS: u64 = 10_000;
+
+/// Twelve for each of three brokers.
+pub(super) const PARTITIONS: i32 = 36;
+const PRODUCERS: usize = 3;
+const RATE: f64 = 8_000.0;
+const STEADY: Duration = Duration::from_secs(10);
+/// Records sent as fast as possible.
+const FLAT_OUT: f64 = 600_000.0;
+
+/// Client settings that the post's experiments have in common.
+const COMMON: &[(&str, &str)] = &[("linger.ms", "5"), ("compression.type", "lz4")];
+
+/// Runs both loads with so many replicas.
+///
+/// # Errors
+/// As [`Load::run`].
+pub(super) fn measure(turn: &Turn<'_>, experiment: &str, replicas: i16) -> Result<Sample> {
+    let topic = turn.topic(experiment);
+    turn.testbed.create_topic(&topic, PARTITIONS, replicas)?;
+    let length = STEADY.mul_f64(turn.setting.scale).as_secs_f64();
+    let base = Load::new(turn, &topic)?;
+    let load = Load {
+        config: with_properties(base.config.clone(), COMMON)?,
+        records: (RATE * length) as u64,
+        warmup: (RATE * length * 0.1) as u64,
+        rate: RATE,
+        size: SIZE,
+        keys: Keys::Cycle(KEYS),
+        ..base
+    };
+    rehearse(&load, turn.setting)?;
+    let flat_out = load.clone();
+    let (sent, ()) = load.run_by(Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+    let mut sample = sent.sample();
+    let order = Order::SentInTurn(PRODUCERS as u64);
+    read_back(&sent, order, &mut sample)?;
+    turn.testbed.delete_topic(&topic)?;
+    as_fast_as_possible(turn, flat_out, replicas, &mut sample)?;
+    Ok(sample)
+}
+
+/// Fills a topic of its own without a limit, and notes bytes and time.
+fn as_fast_as_possible(
+    turn: &Turn<'_>,
+    load: Load,
+    replicas: i16,
+    sample: &mut Sample,
+) -> Result<()> {
+    let topic = format!("{}-flat-out", load.topic);
+    turn.testbed.create_topic(&topic, PARTITIONS, replicas)?;
+    let records = (FLAT_OUT * turn.setting.scale) as u64;
+    let load = Load { topic: topic.clone(), records, warmup: 0, rate: f64::INFINITY, ..load };
+    let (sent, ()) = load.run_by(Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+    let mut fast = sent.sample();
+    read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut fast)?;
+    turn.testbed.delete_topic(&topic)?;
+    sample.errors += fast.errors;
+    sample.first_error = sample.first_error.take().or(fast.first_error);
+    sample.lost += fast.lost;
+    sample.duplicated += fast.duplicated;
+    sample.reordered += fast.reordered;
+    sample.note("flat_out_mb", Figure::Total(fast.bytes as f64 / (1024.0 * 1024.0)));
+    sample.note("flat_out_s", Figure::Total(fast.elapsed.as_secs_f64()));
+    Ok(())
+}
+
+/// Throughput without a limit, in MB/s.
+pub(super) fn flat_out(sample: &Sample) -> f64 {
+    sample.figure("flat_out_mb") / sample.figure("flat_out_s")
+}
+
+/// A percentile in milliseconds.
+pub(super) fn quantile_ms(sample: &Sample, quantile: f64) -> f64 {
+    sample.latency.quantile(quantile).as_secs_f64() * 1000.0
+}

@@ -1,0 +1,251 @@
+//! A produce request that waits for a slow replica holds back what is behind it on its connection.
+//!
+//! Brokers serve one request of a connection at a time. One broker falters: it is frozen for a part of each half second,
+//! too short for anybody to call it dead. Of the records sent to another broker, one in ten goes to a partition that the
+//! faltering one follows, and its request waits; the others go to partitions that it has nothing to do with, and only
+//! their latency counts. Meanwhile the same producer is asked about topics that it does not know, over a connection that
+//! carries no data.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use curtail::{Producer, TopicDescription};
+use tokio::runtime::Runtime;
+
+use super::{
+    Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
+    Testbed, Turn,
+    check::{Order, read_back},
+    durability::quantile_ms,
+    load::{Load, Senders, Slot, rehearse, sleep_until},
+    testbed::{Faltering, Needs},
+};
+use crate::{
+    latency::Latencies,
+    perf::{Error, Result, client_runtime},
+};
+
+/// Enough that one broker leads partitions with either of the others.
+const PARTITIONS: i32 = 24;
+const RATE: f64 = 2_000.0;
+const SIZE: usize = 500;
+const RUN: Duration = Duration::from_secs(12);
+/// One record of so many goes to the partition with the faltering replica.
+const SLOW_ONE_OF: usize = 10;
+
+const PERIOD: Duration = Duration::from_millis(500);
+const FROZEN: Duration = Duration::from_millis(150);
+/// Topics that the producer is asked about during a run, and how often.
+const LOOKUPS: u32 = 20;
+
+/// How many times the p99 with a connection of its own may be that without a slow replica.
+const FACTOR: f64 = 2.0;
+
+const NONE: Arm =
+    Arm { name: "none", about: "no replica is slow, one connection", properties: &[] };
+const SHARED: Arm = Arm {
+    name: "shared",
+    about: "slow requests and quick ones on one connection, five in flight",
+    properties: &[],
+};
+const ONE_IN_FLIGHT: Arm = Arm {
+    name: "in-flight-1",
+    about: "the same with one in flight: what is held back waits in the producer",
+    properties: &[("max.in.flight.requests.per.connection", "1")],
+};
+const APART: Arm = Arm {
+    name: "apart",
+    about: "slow requests on a connection of their own (a second producer)",
+    properties: &[],
+};
+
+/// `head-of-line`.
+pub(super) struct HeadOfLine;
+
+impl Experiment for HeadOfLine {
+    fn name(&self) -> &'static str {
+        "head-of-line"
+    }
+
+    fn about(&self) -> &'static str {
+        "a produce that waits for a slow replica: what waits behind it, on one connection and apart"
+    }
+
+    fn source(&self) -> &'static str {
+        "99th Percentile Latency at Scale with Apache Kafka; KIP-951, motivation"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![NONE, SHARED, ONE_IN_FLIGHT, APART]
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        vec![Published {
+            arm: "metadata behind produce",
+            source: "KIP-951",
+            latency_us: PublishedLatency::default(),
+            throughput_mbps: None,
+            note: "a Metadata request behind slow produce requests: a few 100 ms in extreme cases",
+        }]
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: 3, faults: true, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        let (testbed, victim) = (turn.testbed, turn.victim());
+        testbed.create_topic(&topic, PARTITIONS, 2)?;
+        let places = Places::find(&testbed.describe(&topic)?, victim)?;
+        let unknown = lookup_topics(testbed, &topic)?;
+        let run = RUN.mul_f64(turn.setting.scale).max(PERIOD * 2);
+        let base = Load::new(turn, &topic)?;
+        let load = Load {
+            config: base.config.clone().linger(Duration::ZERO),
+            records: (RATE * run.as_secs_f64()) as u64,
+            warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
+            rate: RATE,
+            size: SIZE,
+            ..base
+        };
+        rehearse(&load, turn.setting)?;
+        let senders = places.senders(turn.arm.name == APART.name);
+        let falters = turn.arm.name != NONE.name;
+        let (sent, lookups) = load.run_by(senders, |start, producers| {
+            std::thread::scope(|scope| {
+                let runtime = client_runtime()?;
+                let lookups =
+                    scope.spawn(move || look_up(&runtime, producers, &unknown, start, run));
+                if falters {
+                    let until = start + run;
+                    let faltering =
+                        Faltering { from: start, until, period: PERIOD, frozen: FROZEN };
+                    testbed.falter(victim, &faltering)?;
+                }
+                lookups.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })?;
+        testbed.await_healthy(&topic, PARTITIONS as usize)?;
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Sent, &mut sample)?;
+        let quick: BTreeSet<i32> = places.quick.iter().copied().collect();
+        sample.latency = sent.latency_where(|_, at| quick.contains(&at.partition));
+        let slow = sent.latency_where(|_, at| at.partition == places.slow);
+        let ms = |latency: &Latencies, quantile| {
+            Figure::Worst(latency.quantile(quantile).as_secs_f64() * 1000.0)
+        };
+        sample.note("slow_p99_ms", ms(&slow, 0.99));
+        sample.note("lookup_p50_ms", ms(&lookups, 0.5));
+        sample.note("lookup_p90_ms", ms(&lookups, 0.9));
+        testbed.delete_topic(&topic)?;
+        for index in 0..LOOKUPS {
+            testbed.delete_topic(&lookup_topic(&topic, index))?;
+        }
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        let p99 = |arm: &Arm| Some(quantile_ms(arms.get(arm.name)?, 0.99));
+        if let (Some(none), Some(shared)) = (p99(&NONE), p99(&SHARED)) {
+            let half = FROZEN.as_secs_f64() * 500.0;
+            conditions.push(Condition {
+                text: format!("the effect is there: p99 {shared:.1} ms behind slow requests, {none:.1} without"),
+                held: shared > none && shared > half,
+            });
+        }
+        if let (Some(none), Some(apart)) = (p99(&NONE), p99(&APART)) {
+            conditions.push(Condition {
+                text: format!(
+                    "on connections of their own: p99 within {FACTOR} times of that without ({apart:.2} and {none:.2} ms)"
+                ),
+                held: apart <= FACTOR * none,
+            });
+        }
+        if let Some(shared) = arms.get(SHARED.name) {
+            let what = "metadata while produce requests wait: median";
+            let limit = FROZEN.as_secs_f64() * 500.0;
+            conditions.push(Condition::below_ms(what, shared.figure("lookup_p50_ms"), limit));
+        }
+        conditions
+    }
+}
+
+/// Where records go: all to one broker.
+struct Places {
+    /// Partitions without the faltering broker.
+    quick: Vec<i32>,
+    /// One that it follows.
+    slow: i32,
+}
+
+impl Places {
+    fn find(topic: &TopicDescription, victim: i32) -> Result<Self> {
+        let leaders: BTreeSet<i32> = topic.partitions.iter().filter_map(|p| p.leader).collect();
+        let led_by = |leader: i32| {
+            let led = topic.partitions.iter().filter(move |p| p.leader == Some(leader));
+            let (slow, quick): (Vec<_>, Vec<_>) = led.partition(|p| p.replicas.contains(&victim));
+            let quick: Vec<i32> = quick.iter().map(|p| p.partition).collect();
+            let slow = slow.first().map(|p| p.partition).filter(|_| !quick.is_empty())?;
+            Some(Self { quick, slow })
+        };
+        let found = leaders.into_iter().filter(|leader| *leader != victim).find_map(led_by);
+        found.ok_or_else(|| {
+            Error::Unexpected(format!(
+                "no broker leads partitions with broker {victim} and without"
+            ))
+        })
+    }
+
+    /// The quick ones in turn, and now and then the slow one, by the same producer or by a second one.
+    fn senders(&self, apart: bool) -> Senders {
+        let length = self.quick.len() * SLOW_ONE_OF;
+        let slot = |index: usize| match (index + 1) % SLOW_ONE_OF {
+            0 => Slot { producer: usize::from(apart), partition: Some(self.slow) },
+            _ => Slot { producer: 0, partition: Some(self.quick[index % self.quick.len()]) },
+        };
+        Senders { slots: (0..length).map(slot).collect(), ..Senders::default() }
+    }
+}
+
+fn lookup_topic(topic: &str, index: u32) -> String {
+    format!("{topic}-unknown-{index}")
+}
+
+/// Topics that the producer has yet to learn of.
+fn lookup_topics(testbed: &Testbed, topic: &str) -> Result<Vec<String>> {
+    let topics: Vec<String> = (0..LOOKUPS).map(|index| lookup_topic(topic, index)).collect();
+    for topic in &topics {
+        testbed.create_topic(topic, 1, 1)?;
+    }
+    Ok(topics)
+}
+
+/// Asks the first producer about one topic after the other, evenly over the run.
+fn look_up(
+    runtime: &Runtime,
+    producers: &[Producer],
+    topics: &[String],
+    start: Instant,
+    run: Duration,
+) -> Result<Latencies> {
+    let mut latencies = Latencies::default();
+    let pause = run / (topics.len().max(1) as u32 + 1);
+    for (topic, after) in topics.iter().zip(1..) {
+        sleep_until(start, pause * after);
+        let asked = Instant::now();
+        runtime.block_on(producers[0].partitions_for(topic))?;
+        latencies.record(asked.elapsed());
+    }
+    Ok(latencies)
+}

@@ -1,0 +1,109 @@
+//! Ninety producers share a modest throughput, so that each has little to put into a batch: what a small linger does to
+//! requests and to the tail.
+//!
+//! As in the post, with a seventeenth of its 90 MB/s and 36 of its 108 partitions: three brokers in place of nine, and the
+//! producers share the machine with them. The post names neither its three configurations nor figures; here they are its
+//! default of 0, and both ends of the 5 to 10 ms that it recommends.
+
+use std::time::Duration;
+
+use super::{
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    durability::{KEYS, PARTITIONS, SIZE, SOURCE, quantile_ms},
+    load::{Keys, Load, Senders, rehearse},
+    testbed::Needs,
+};
+use crate::perf::Result;
+
+const PRODUCERS: usize = 90;
+const REPLICAS: i16 = 3;
+/// Of all producers together: 5.3 MB/s.
+const RATE: f64 = 10_800.0;
+const RUN: Duration = Duration::from_secs(15);
+/// Requests with a linger of 5 ms, of those without.
+const REQUESTS: f64 = 0.75;
+
+const NONE: Arm =
+    Arm { name: "0", about: "linger.ms=0, the post's default", properties: &[("linger.ms", "0")] };
+const FIVE: Arm =
+    Arm { name: "5", about: "linger.ms=5, today's default", properties: &[("linger.ms", "5")] };
+const TEN: Arm = Arm { name: "10", about: "linger.ms=10", properties: &[("linger.ms", "10")] };
+
+/// `linger`.
+pub(super) struct Linger;
+
+impl Experiment for Linger {
+    fn name(&self) -> &'static str {
+        "linger"
+    }
+
+    fn about(&self) -> &'static str {
+        "90 producers share a capped throughput: linger.ms 0, 5 and 10"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![NONE, FIVE, TEN]
+    }
+
+    fn rounds(&self, setting: &Setting) -> u32 {
+        (2.0 * setting.scale).ceil() as u32
+    }
+
+    /// The post shows them as a picture only.
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        Vec::new()
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
+        let length = RUN.mul_f64(turn.setting.scale).as_secs_f64();
+        let load = Load {
+            records: (RATE * length) as u64,
+            warmup: (RATE * length * 0.2) as u64,
+            rate: RATE,
+            size: SIZE,
+            keys: Keys::Cycle(KEYS),
+            ..Load::new(turn, &topic)?
+        };
+        rehearse(&load, turn.setting)?;
+        let (sent, ()) = load.run_by(Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+        let mut sample = sent.sample();
+        sent.note_requests(&mut sample);
+        read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut sample)?;
+        turn.testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        let Some(none) = arms.get(NONE.name) else { return conditions };
+        for (arm, linger) in [(FIVE, 5.0), (TEN, 10.0)] {
+            let Some(some) = arms.get(arm.name) else { continue };
+            let limit = quantile_ms(none, 0.99) + linger;
+            let what =
+                format!("linger {}: p99, against that of linger 0 and the linger:", arm.name);
+            conditions.push(Condition::below_ms(&what, quantile_ms(some, 0.99), limit));
+        }
+        if let Some(five) = arms.get(FIVE.name) {
+            let (few, many) = (five.figure("requests"), none.figure("requests"));
+            conditions.push(Condition {
+                text: format!(
+                    "linger 5: at most {:.0}% of the requests ({few:.0} of {many:.0})",
+                    100.0 * REQUESTS
+                ),
+                held: few <= REQUESTS * many,
+            });
+        }
+        conditions
+    }
+}

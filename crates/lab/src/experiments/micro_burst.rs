@@ -1,0 +1,131 @@
+//! Many clients that happen to send at the same moment: the requests of a burst queue up at the brokers, and those in its
+//! tail wait longest. A small linger makes fewer of them.
+//!
+//! All producers have records at the same moment, for many partitions. The same records spread evenly over time say what
+//! the burst costs.
+
+use std::time::Duration;
+
+use super::{
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    durability::{KEYS, PARTITIONS, SOURCE, quantile_ms},
+    load::{Keys, Load, Senders, rehearse},
+    testbed::Needs,
+};
+use crate::perf::Result;
+
+const PRODUCERS: usize = 24;
+const REPLICAS: i16 = 3;
+const SIZE: usize = 100;
+/// Bursts a second, and records of each: ten of each producer.
+const BURSTS: f64 = 20.0;
+const BURST: u64 = 240;
+const RUN: Duration = Duration::from_secs(12);
+
+const LINGER: f64 = 5.0;
+/// Requests with a linger, of those without.
+const REQUESTS: f64 = 0.8;
+
+const EVEN: Arm = Arm {
+    name: "even",
+    about: "linger.ms=0, the records evenly spread",
+    properties: &[("linger.ms", "0")],
+};
+const BURSTING: Arm = Arm {
+    name: "burst",
+    about: "linger.ms=0, all producers at the same moment",
+    properties: &[("linger.ms", "0")],
+};
+const LINGERING: Arm = Arm {
+    name: "burst-linger",
+    about: "the same with linger.ms=5",
+    properties: &[("linger.ms", "5")],
+};
+
+/// `micro-burst`.
+pub(super) struct MicroBurst;
+
+impl Experiment for MicroBurst {
+    fn name(&self) -> &'static str {
+        "micro-burst"
+    }
+
+    fn about(&self) -> &'static str {
+        "24 producers that send at the same moment: the tail of a burst, with and without a small linger"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        vec![EVEN, BURSTING, LINGERING]
+    }
+
+    fn rounds(&self, setting: &Setting) -> u32 {
+        (2.0 * setting.scale).ceil() as u32
+    }
+
+    /// The post describes it and gives no figures.
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        Vec::new()
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
+        let bursts = (BURSTS * RUN.as_secs_f64() * turn.setting.scale).ceil() as u64;
+        let load = Load {
+            records: BURST * bursts,
+            warmup: BURST * (bursts / 5),
+            rate: BURSTS * BURST as f64,
+            size: SIZE,
+            keys: Keys::Cycle(KEYS),
+            ..Load::new(turn, &topic)?
+        };
+        rehearse(&load, turn.setting)?;
+        let burst = if turn.arm.name == EVEN.name { 1 } else { BURST };
+        let senders = Senders { burst, ..Senders::producers(PRODUCERS) };
+        let (sent, ()) = load.run_by(senders, |_, _| Ok(()))?;
+        let mut sample = sent.sample();
+        sent.note_requests(&mut sample);
+        read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut sample)?;
+        turn.testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        let Some(burst) = arms.get(BURSTING.name) else { return conditions };
+        let p99 = quantile_ms(burst, 0.99);
+        if let Some(even) = arms.get(EVEN.name) {
+            let even = quantile_ms(even, 0.5);
+            let median = quantile_ms(burst, 0.5);
+            conditions.push(Condition {
+                text: format!(
+                    "the burst is there: p50 {median:.2} ms at the same moment, {even:.2} ms evenly spread"
+                ),
+                held: median > even,
+            });
+        }
+        if let Some(linger) = arms.get(LINGERING.name) {
+            let what = "p99 with a linger, against that without and the linger:";
+            let limit = p99 + LINGER;
+            conditions.push(Condition::below_ms(what, quantile_ms(linger, 0.99), limit));
+            let (few, many) = (linger.figure("requests"), burst.figure("requests"));
+            conditions.push(Condition {
+                text: format!(
+                    "at most {:.0}% of the requests with a linger ({few:.0} of {many:.0})",
+                    100.0 * REQUESTS
+                ),
+                held: few <= REQUESTS * many,
+            });
+        }
+        conditions
+    }
+}

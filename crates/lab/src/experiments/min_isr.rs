@@ -1,0 +1,230 @@
+//! `min.insync.replicas` decides whether there are acknowledgements, not when: with all three replicas in sync, with one
+//! of them slow, and with one of them gone.
+//!
+//! A slow replica is one that is frozen for a part of each half second, as by the pauses of a garbage collector; it stays
+//! in sync. Records go to partitions that it follows. One that is gone has been stopped in an orderly way: it leaves the
+//! in-sync replicas at once.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    Arm, Arms, ClusterKind, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    check::{Order, read_back},
+    durability::{SIZE, SOURCE, quantile_ms},
+    load::{Load, Senders, nanos, rehearse, sleep_until, worst_ms},
+    testbed::{Faltering, Needs},
+};
+use crate::perf::{Error, Result};
+
+const PARTITIONS: i32 = 12;
+const RATE: f64 = 2_000.0;
+/// Of a run, and when a replica goes and comes back.
+const RUN: Duration = Duration::from_secs(8);
+const GONE: [f64; 2] = [0.25, 0.75];
+/// The pauses of a slow replica.
+const PERIOD: Duration = Duration::from_millis(500);
+const FROZEN: Duration = Duration::from_millis(100);
+/// Records are there for so long if a broker takes its time to come back.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// How much the same percentile may differ between values of the setting.
+const FACTOR: f64 = 1.25;
+/// A partition that goes on when a replica leaves does so within this.
+const STALL_MS: f64 = 500.0;
+
+/// What happens to one of three replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replica {
+    Whole,
+    Slow,
+    Gone,
+}
+
+/// A value of the setting, and what happens to a replica.
+struct Case {
+    arm: Arm,
+    min_isr: &'static str,
+    replica: Replica,
+}
+
+const fn case(name: &'static str, min_isr: &'static str, replica: Replica) -> Case {
+    let about = match replica {
+        Replica::Whole => "all replicas keep up",
+        Replica::Slow => "one replica is frozen for 100 ms of each 500",
+        Replica::Gone => "one replica is stopped, and comes back",
+    };
+    Case { arm: Arm { name, about, properties: &[] }, min_isr, replica }
+}
+
+static CASES: [Case; 9] = [
+    case("1", "1", Replica::Whole),
+    case("2", "2", Replica::Whole),
+    case("3", "3", Replica::Whole),
+    case("1-slow", "1", Replica::Slow),
+    case("2-slow", "2", Replica::Slow),
+    case("3-slow", "3", Replica::Slow),
+    case("1-gone", "1", Replica::Gone),
+    case("2-gone", "2", Replica::Gone),
+    case("3-gone", "3", Replica::Gone),
+];
+
+/// `min-isr`.
+pub(super) struct MinIsr;
+
+impl Experiment for MinIsr {
+    fn name(&self) -> &'static str {
+        "min-isr"
+    }
+
+    fn about(&self) -> &'static str {
+        "min.insync.replicas 1, 2 and 3, with all replicas, a slow one, and one gone"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        CASES.iter().map(|case| case.arm).collect()
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    /// The post describes it and gives no figures.
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        Vec::new()
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: 3, faults: true, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let case = CASES.iter().find(|case| case.arm.name == turn.arm.name);
+        let case = case.ok_or_else(|| Error::Options(format!("no arm {}", turn.arm.name)))?;
+        let topic = turn.topic(self.name());
+        let (testbed, victim) = (turn.testbed, turn.victim());
+        let settings = [("min.insync.replicas", case.min_isr)];
+        testbed.create_topic_with(&topic, PARTITIONS, 3, &settings)?;
+        let others = followed_by(testbed, &topic, victim)?;
+        // Each run has at least two pauses of a slow replica.
+        let run = RUN.mul_f64(turn.setting.scale).max(PERIOD * 2);
+        let base = Load::new(turn, &topic)?;
+        let load = Load {
+            config: base.config.clone().linger(Duration::ZERO),
+            records: (RATE * (run + LONGEST).as_secs_f64()) as u64,
+            warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
+            rate: RATE,
+            size: SIZE,
+            ..base
+        };
+        rehearse(&load, turn.setting)?;
+        let senders = Senders { end_with_script: true, ..Senders::partitions(others) };
+        let (sent, gone) =
+            load.run_by(senders, |start, _| happen(testbed, case.replica, victim, start, run))?;
+        testbed.await_healthy(&topic, PARTITIONS as usize)?;
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Sent, &mut sample)?;
+        if let Some((from, until)) = gone {
+            sample.note("gone_ms", worst_ms(nanos(until - from)));
+            sample.note("stall_ms", worst_ms(sent.longest_silence(nanos(from - sent.start))));
+        }
+        testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact();
+        conditions.extend(alike(arms, Replica::Whole, 0.5));
+        conditions.extend(alike(arms, Replica::Slow, 0.99));
+        for case in CASES.iter().filter(|case| case.replica == Replica::Slow) {
+            let Some(sample) = arms.get(case.arm.name) else { continue };
+            let p99 = quantile_ms(sample, 0.99);
+            let half = FROZEN.as_secs_f64() * 500.0;
+            conditions.push(Condition {
+                text: format!("{}: waits for the slow replica (p99 {p99:.1} ms)", case.arm.name),
+                held: p99 > half,
+            });
+        }
+        for case in CASES.iter().filter(|case| case.replica == Replica::Gone) {
+            let Some(sample) = arms.get(case.arm.name) else { continue };
+            conditions.push(without_one(case, sample, setting));
+        }
+        conditions
+    }
+}
+
+/// Partitions that a broker follows and does not lead.
+fn followed_by(testbed: &Testbed, topic: &str, broker: i32) -> Result<Vec<i32>> {
+    let described = testbed.describe(topic)?;
+    let followed = described.partitions.iter().filter(|p| p.leader != Some(broker));
+    let followed: Vec<i32> = followed.map(|p| p.partition).collect();
+    if followed.is_empty() {
+        return Err(Error::Unexpected(format!("broker {broker} leads all of {topic}")));
+    }
+    Ok(followed)
+}
+
+/// When a replica was stopped, and when it was on its way back.
+type Absence = (Instant, Instant);
+
+fn happen(
+    testbed: &Testbed,
+    replica: Replica,
+    victim: i32,
+    start: Instant,
+    run: Duration,
+) -> Result<Option<Absence>> {
+    match replica {
+        Replica::Whole => sleep_until(start, run),
+        Replica::Slow => {
+            let until = start + run;
+            let faltering = Faltering { from: start, until, period: PERIOD, frozen: FROZEN };
+            testbed.falter(victim, &faltering)?;
+            sleep_until(start, run);
+        }
+        Replica::Gone => {
+            sleep_until(start, run.mul_f64(GONE[0]));
+            testbed.stop(victim)?;
+            let from = Instant::now();
+            sleep_until(start, run.mul_f64(GONE[1]));
+            let until = Instant::now();
+            testbed.restart(victim)?;
+            sleep_until(start, run);
+            return Ok(Some((from, until)));
+        }
+    }
+    Ok(None)
+}
+
+/// The same percentile for every value of the setting.
+fn alike(arms: &Arms<'_>, replica: Replica, quantile: f64) -> Option<Condition> {
+    let cases = CASES.iter().filter(|case| case.replica == replica);
+    let seen: Vec<f64> =
+        cases.filter_map(|case| Some(quantile_ms(arms.get(case.arm.name)?, quantile))).collect();
+    let least = seen.iter().copied().reduce(f64::min).filter(|_| seen.len() > 1)?;
+    let most = seen.iter().copied().fold(0.0, f64::max);
+    let what = if replica == Replica::Slow { "a slow replica" } else { "all replicas" };
+    Some(Condition {
+        text: format!(
+            "{what}: p{:.0} within {FACTOR} times, whatever the setting ({seen:.2?} ms)",
+            quantile * 100.0
+        ),
+        held: most <= FACTOR * least,
+    })
+}
+
+/// With a replica gone, a setting of 1 or 2 goes on and 3 waits.
+fn without_one(case: &Case, sample: &Sample, setting: &Setting) -> Condition {
+    let (stall, gone) = (sample.figure("stall_ms"), sample.figure("gone_ms"));
+    let name = case.arm.name;
+    if case.min_isr == "3" {
+        let text = format!("{name}: nothing while it is gone ({stall:.0} ms of {gone:.0})");
+        return Condition { text, held: stall >= gone };
+    }
+    // Brokers of Apache Kafka on the same two cores stop and start as well.
+    let limit = if setting.cluster == ClusterKind::Apache { 4.0 * STALL_MS } else { STALL_MS };
+    Condition::below_ms(&format!("{name}: goes on without it, longest silence"), stall, limit)
+}

@@ -1,0 +1,262 @@
+//! A rolling restart under load: each broker in turn is stopped in an orderly way, started again, and waited for until
+//! everything is in sync.
+//!
+//! After the roll simulation of KIP-951 at a size that one machine holds: six brokers (three with Apache Kafka), few and
+//! many partitions, acks=1 and all, with hints and as before them. End-to-end latency is taken with acks=all, where
+//! everything that was acknowledged has to arrive. With acks=1 what a leader had acknowledged and no follower had
+//! fetched when it was stopped is lost, whoever the client is; it is reported, and only errors count.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail::Consumer;
+use tokio::sync::watch;
+
+use super::{
+    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
+    Setting, Testbed, Turn,
+    check::{Order, read_back},
+    durability::quantile_ms,
+    load::{Keys, Load, Senders, rehearse, worst_ms},
+    readers::{self, Expected, Read, Reader, merged},
+    testbed::Needs,
+};
+use crate::perf::Result;
+
+const BROKERS: u32 = 6;
+const REPLICAS: i16 = 3;
+const FEW: i32 = 12;
+const MANY: i32 = 600;
+/// Apache Kafka's three brokers share two cores.
+const MANY_APACHE: i32 = 120;
+const RATE: f64 = 2_000.0;
+const SIZE: usize = 1_000;
+const KEYS: u64 = 10_000;
+/// How long a broker is away, and how long the next one waits once everything is in sync.
+const AWAY: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
+/// Records are there for so long.
+const LONGEST: Duration = Duration::from_secs(300);
+
+const ONE: &[(&str, &str)] = &[("acks", "1")];
+const ALL: &[(&str, &str)] = &[("acks", "all")];
+const ONE_BEFORE: &[(&str, &str)] =
+    &[("acks", "1"), ("curtail.leader.discovery", "refresh-and-back-off")];
+const ALL_BEFORE: &[(&str, &str)] =
+    &[("acks", "all"), ("curtail.leader.discovery", "refresh-and-back-off")];
+
+const fn arm(
+    name: &'static str,
+    about: &'static str,
+    properties: &'static [(&'static str, &'static str)],
+) -> Arm {
+    Arm { name, about, properties }
+}
+
+const FEW_ONE: Arm = arm("few-1", "few partitions, acks=1, hints", ONE);
+const FEW_ALL: Arm = arm("few-all", "few partitions, acks=all, hints", ALL);
+const MANY_ONE: Arm = arm("many-1", "many partitions, acks=1, hints", ONE);
+const MANY_ALL: Arm = arm("many-all", "many partitions, acks=all, hints", ALL);
+const FEW_ONE_BEFORE: Arm = arm("few-1-baseline", "as before KIP-951", ONE_BEFORE);
+const FEW_ALL_BEFORE: Arm = arm("few-all-baseline", "as before KIP-951", ALL_BEFORE);
+const MANY_ONE_BEFORE: Arm = arm("many-1-baseline", "as before KIP-951", ONE_BEFORE);
+const MANY_ALL_BEFORE: Arm = arm("many-all-baseline", "as before KIP-951", ALL_BEFORE);
+
+const ARMS: [Arm; 8] = [
+    FEW_ONE,
+    FEW_ONE_BEFORE,
+    FEW_ALL,
+    FEW_ALL_BEFORE,
+    MANY_ONE,
+    MANY_ONE_BEFORE,
+    MANY_ALL,
+    MANY_ALL_BEFORE,
+];
+
+/// `roll`.
+pub(super) struct Roll;
+
+impl Experiment for Roll {
+    fn name(&self) -> &'static str {
+        "roll"
+    }
+
+    fn about(&self) -> &'static str {
+        "all brokers restarted in turn under load: few and many partitions, acks 1 and all, with and without hints"
+    }
+
+    fn source(&self) -> &'static str {
+        "KIP-951, roll simulation"
+    }
+
+    fn arms(&self, _: &Setting) -> Vec<Arm> {
+        ARMS.to_vec()
+    }
+
+    fn rounds(&self, _: &Setting) -> u32 {
+        1
+    }
+
+    fn published(&self, _: &Setting) -> Vec<Published> {
+        kip_951()
+    }
+
+    fn start(&self, setting: &Setting) -> Result<Testbed> {
+        Testbed::start(setting, &Needs { brokers: BROKERS, faults: true, ..Needs::default() })
+    }
+
+    fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
+        let topic = turn.topic(self.name());
+        let testbed = turn.testbed;
+        let partitions = partitions(turn.arm.name, turn.setting);
+        testbed.create_topic(&topic, partitions, REPLICAS)?;
+        let base = Load::new(turn, &topic)?;
+        let load = Load {
+            config: base.config.clone().linger(Duration::ZERO),
+            records: (RATE * LONGEST.as_secs_f64()) as u64,
+            rate: RATE,
+            size: SIZE,
+            keys: Keys::Cycle(KEYS),
+            ..base
+        };
+        rehearse(&load, turn.setting)?;
+        let runtime = readers::runtime()?;
+        let readers = usize::from(committed(turn.arm.name));
+        let mut consumers = readers::at_end(&runtime, &testbed.consumer(), &topic, readers)?;
+        let sent_of = watch::Sender::new(None);
+        let records = load.records;
+        let away = AWAY.mul_f64(turn.setting.scale);
+        let pause = PAUSE.mul_f64(turn.setting.scale);
+        let senders = Senders { end_with_script: true, ..Senders::default() };
+        let (sent, (reader, rolled)) = load.run_by(senders, |start, _| {
+            let work = Duration::ZERO;
+            let expected = Expected { start, rate: RATE, records, warmup: 0, work };
+            let reading =
+                consumers.pop().map(|consumer| read(consumer, expected, sent_of.subscribe()));
+            let reader = reading.map(|reading| runtime.spawn(reading));
+            roll(testbed, &topic, partitions, away, pause)?;
+            Ok((reader, start.elapsed()))
+        })?;
+        sent_of.send_replace(Some(sent.fates.len() as u64));
+        let mut sample = sent.sample();
+        read_back(&sent, Order::Sent, &mut sample)?;
+        for read in readers::join(&runtime, reader.into_iter().collect())? {
+            read.add_to(&mut sample);
+            let p99 = merged(read.latency.values()).quantile(0.99);
+            sample.note("e2e_p99_ms", Figure::Worst(p99.as_secs_f64() * 1000.0));
+        }
+        sample.note("rolled_s", Figure::Worst(rolled.as_secs_f64()));
+        sample.note("stall_ms", worst_ms(sent.longest_silence(0)));
+        testbed.delete_topic(&topic)?;
+        Ok(sample)
+    }
+
+    fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
+        let mut conditions = arms.intact_where(|arm| committed(arm.name));
+        for arm in ARMS.iter().filter(|arm| !committed(arm.name)) {
+            conditions.extend(arms.get(arm.name).map(|sample| of_leader_only(arm.name, sample)));
+        }
+        for (hints, before) in [(FEW_ALL, FEW_ALL_BEFORE), (MANY_ALL, MANY_ALL_BEFORE)] {
+            let p999 = |arm: Arm| Some(quantile_ms(arms.get(arm.name)?, 0.999));
+            if let (Some(hints_ms), Some(before)) = (p999(hints), p999(before)) {
+                conditions.push(Condition {
+                    text: format!(
+                        "{}: p99.9 with hints not above that without ({hints_ms:.1} and {before:.1} ms)",
+                        hints.name
+                    ),
+                    held: hints_ms <= before,
+                });
+            }
+        }
+        conditions
+    }
+}
+
+/// Whether what is acknowledged is committed.
+fn committed(arm: &str) -> bool {
+    [FEW_ALL, FEW_ALL_BEFORE, MANY_ALL, MANY_ALL_BEFORE].iter().any(|all| all.name == arm)
+}
+
+fn partitions(arm: &str, setting: &Setting) -> i32 {
+    match setting.cluster {
+        _ if arm.starts_with("few") => FEW,
+        ClusterKind::Apache => MANY_APACHE,
+        _ => MANY,
+    }
+}
+
+/// Restarts every broker.
+fn roll(
+    testbed: &Testbed,
+    topic: &str,
+    partitions: i32,
+    away: Duration,
+    pause: Duration,
+) -> Result<()> {
+    for id in testbed.broker_ids() {
+        thread::sleep(pause);
+        testbed.stop(id)?;
+        thread::sleep(away);
+        testbed.restart(id)?;
+        testbed.await_healthy(topic, usize::try_from(partitions).unwrap_or(0))?;
+    }
+    thread::sleep(pause);
+    Ok(())
+}
+
+/// Reads until it is told how many records there are and has them all, or nothing more comes.
+async fn read(
+    mut consumer: Consumer,
+    expected: Expected,
+    mut sent: watch::Receiver<Option<u64>>,
+) -> Result<Read> {
+    let mut reader = Reader::new(expected);
+    let mut last = Instant::now();
+    let records = loop {
+        let told = *sent.borrow_and_update();
+        if let Some(sent) = told
+            && (reader.taken() >= sent || last.elapsed() > readers::PATIENCE)
+        {
+            break sent;
+        }
+        let records = consumer.poll(Duration::from_millis(100)).await?;
+        if !records.is_empty() {
+            last = Instant::now();
+        }
+        reader.take(records);
+    };
+    consumer.close().await;
+    Ok(reader.finish_of(records))
+}
+
+fn of_leader_only(arm: &str, sample: &Sample) -> Condition {
+    let Sample { errors, lost, duplicated, reordered, .. } = sample;
+    Condition {
+        text: format!(
+            "{arm}: 0 duplicated, 0 reordered, no error ({duplicated}, {reordered}, {errors}; {lost} lost)"
+        ),
+        held: duplicated + reordered + errors == 0,
+    }
+}
+
+fn kip_951() -> Vec<Published> {
+    let published = |arm, p99_ms: f64, note| Published {
+        arm,
+        source: "KIP-951, roll simulation",
+        latency_us: PublishedLatency { p99: Some(p99_ms * 1000.0), ..Default::default() },
+        throughput_mbps: None,
+        note,
+    };
+    vec![
+        published(FEW_ONE_BEFORE.name, 3.25, "p99 produce, low partitions, runs 3.3 and 3.2"),
+        published(FEW_ONE.name, 2.95, "p99 produce, low partitions, runs 3 and 2.9"),
+        published(MANY_ONE_BEFORE.name, 84.7, "p99 produce, high partitions, runs 85.8 and 83.6"),
+        published(MANY_ONE.name, 83.3, "p99 produce, high partitions, runs 82.5 and 84.1"),
+        published(FEW_ALL_BEFORE.name, 12.5, "p99 end to end, low partitions, runs 13 and 12"),
+        published(FEW_ALL.name, 12.5, "p99 end to end, low partitions, runs 11 and 14"),
+        published(MANY_ALL_BEFORE.name, 106.5, "p99 end to end, high partitions, runs 111 and 102"),
+        published(MANY_ALL.name, 101.0, "p99 end to end, high partitions, runs 104 and 98"),
+    ]
+}

@@ -1,0 +1,90 @@
+//! A fault that comes and goes within one run, so that what the machine does besides falls on the time with it and on
+//! the time without it alike.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use super::load::sleep_until;
+use crate::perf::Result;
+
+/// One round after the other: quiet, with the fault, and a rest in which what the fault has left behind goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Windows {
+    /// Before the first round.
+    pub(super) warmup: Duration,
+    pub(super) quiet: Duration,
+    pub(super) fault: Duration,
+    pub(super) rest: Duration,
+    pub(super) rounds: u32,
+}
+
+/// Where in a round a moment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Quiet,
+    Fault,
+    /// A rest, or before the first or after the last round.
+    Rest,
+}
+
+impl Windows {
+    fn round(&self) -> Duration {
+        self.quiet + self.fault + self.rest
+    }
+
+    /// From the start to the end of the last round.
+    pub(super) fn whole(&self) -> Duration {
+        self.warmup + self.round() * self.rounds
+    }
+
+    /// Where a moment is, in nanoseconds since the start.
+    pub(super) fn part(&self, nanos: u64) -> Part {
+        let at = Duration::from_nanos(nanos);
+        let Some(within) = at.checked_sub(self.warmup).filter(|_| at < self.whole()) else {
+            return Part::Rest;
+        };
+        let of_round = Duration::from_nanos((within.as_nanos() % self.round().as_nanos()) as u64);
+        match of_round {
+            of_round if of_round < self.quiet => Part::Quiet,
+            of_round if of_round < self.quiet + self.fault => Part::Fault,
+            _ => Part::Rest,
+        }
+    }
+
+    /// How long after a moment, in nanoseconds since the start, its part ends at the latest; `None` after the last round.
+    pub(super) fn left(&self, nanos: u64) -> Option<Duration> {
+        let at = Duration::from_nanos(nanos);
+        if at < self.warmup {
+            return Some(self.warmup - at);
+        }
+        let round = self.round();
+        let within = at - self.warmup;
+        let of_round = Duration::from_nanos((within.as_nanos() % round.as_nanos()) as u64);
+        let ends = [self.quiet, self.quiet + self.fault, round];
+        let end = ends.into_iter().find(|end| of_round < *end)?;
+        (at < self.whole()).then(|| end - of_round)
+    }
+
+    /// Has the fault come and go in its time, and returns at the end of the last round.
+    ///
+    /// # Errors
+    /// What `come` and `go` say.
+    pub(super) fn run(
+        &self,
+        start: Instant,
+        mut come: impl FnMut() -> Result<()>,
+        mut go: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        for round in 0..self.rounds {
+            let begin = self.warmup + self.round() * round + self.quiet;
+            sleep_until(start, begin);
+            come()?;
+            sleep_until(start, begin + self.fault);
+            go()?;
+        }
+        sleep_until(start, self.whole());
+        Ok(())
+    }
+}
