@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Consumer, ConsumerConfig, TopicPartition};
+use curtail::{Acks, Consumer, ConsumerConfig, TopicPartition};
 
 use super::{
     Sample,
@@ -18,6 +18,8 @@ use crate::perf::{Error, Result, client_runtime};
 
 /// How long the topic may take to show what was acknowledged.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long where replicas did not have to have it: what is not there soon will never be.
+const PATIENCE_UNCOMMITTED: Duration = Duration::from_secs(3);
 
 /// Which order the records of a partition must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,8 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
     config.common.security.clone_from(&common.security);
     let mut consumer = Consumer::new(config)?;
     let wanted = sent.fates.iter().filter(|fate| fate.acknowledged.is_some()).count();
-    let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted));
+    let patience = if sent.config().acks == Acks::All { PATIENCE } else { PATIENCE_UNCOMMITTED };
+    let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted, patience));
     runtime.block_on(consumer.close());
     let findings = compare(&sent.fates, &found?, order);
     sample.lost += findings.lost;
@@ -58,7 +61,12 @@ type Found = BTreeMap<i32, Vec<(i64, u64)>>;
 
 /// Reads to the end; if there are fewer different records than wanted by then, until nothing more has come for a
 /// while.
-async fn read(consumer: &mut Consumer, topic: &str, wanted: usize) -> Result<Found> {
+async fn read(
+    consumer: &mut Consumer,
+    topic: &str,
+    wanted: usize,
+    patience: Duration,
+) -> Result<Found> {
     let partitions: Vec<TopicPartition> = consumer
         .partitions_for(topic)
         .await?
@@ -73,7 +81,7 @@ async fn read(consumer: &mut Consumer, topic: &str, wanted: usize) -> Result<Fou
     loop {
         let records = consumer.poll(Duration::from_millis(100)).await?;
         if records.is_empty() && at_end(consumer, &partitions).await? {
-            if different.len() >= wanted || last.elapsed() > PATIENCE {
+            if different.len() >= wanted || last.elapsed() > patience {
                 return Ok(found);
             }
         } else if !records.is_empty() {

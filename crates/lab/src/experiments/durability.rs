@@ -27,6 +27,9 @@ pub(super) const KEYS: u64 = 10_000;
 
 /// Twelve for each of three brokers.
 pub(super) const PARTITIONS: i32 = 36;
+/// Before what counts, however short that is: connections are opened, and a new topic's replicas begin to follow.
+pub(super) const WARMUP: Duration = Duration::from_secs(1);
+
 const PRODUCERS: usize = 3;
 const RATE: f64 = 8_000.0;
 const STEADY: Duration = Duration::from_secs(10);
@@ -43,12 +46,12 @@ const COMMON: &[(&str, &str)] = &[("linger.ms", "5"), ("compression.type", "lz4"
 pub(super) fn measure(turn: &Turn<'_>, experiment: &str, replicas: i16) -> Result<Sample> {
     let topic = turn.topic(experiment);
     turn.testbed.create_topic(&topic, PARTITIONS, replicas)?;
-    let length = STEADY.mul_f64(turn.setting.scale).as_secs_f64();
+    let length = (WARMUP + STEADY.mul_f64(turn.setting.scale)).as_secs_f64();
     let base = Load::new(turn, &topic)?;
     let load = Load {
         config: with_properties(base.config.clone(), COMMON)?,
         records: (RATE * length) as u64,
-        warmup: (RATE * length * 0.1) as u64,
+        warmup: (RATE * WARMUP.as_secs_f64()) as u64,
         rate: RATE,
         size: SIZE,
         keys: Keys::Cycle(KEYS),

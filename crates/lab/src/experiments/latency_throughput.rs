@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::{
     Arm, Arms, ClusterKind, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    durability::{KEYS, PARTITIONS, SIZE, SOURCE, TARGET_MS, quantile_ms},
+    durability::{KEYS, PARTITIONS, SIZE, SOURCE, TARGET_MS, WARMUP, quantile_ms},
     load::{Keys, Load, rehearse},
     testbed::Needs,
 };
@@ -151,10 +151,10 @@ fn find(arm: &str) -> Result<(&'static Case, f64)> {
 fn measure(turn: &Turn<'_>, experiment: &str, rate: f64) -> Result<Sample> {
     let topic = turn.topic(experiment);
     turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
-    let length = RUN.mul_f64(turn.setting.scale).as_secs_f64().max(LEAST / rate);
+    let measured = RUN.mul_f64(turn.setting.scale).as_secs_f64().max(LEAST / rate);
     let load = Load {
-        records: (rate * length) as u64,
-        warmup: (rate * length * 0.2) as u64,
+        records: (rate * (WARMUP.as_secs_f64() + measured)) as u64,
+        warmup: (rate * WARMUP.as_secs_f64()) as u64,
         rate,
         size: SIZE,
         keys: Keys::Cycle(KEYS),

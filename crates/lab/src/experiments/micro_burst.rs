@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    durability::{KEYS, PARTITIONS, SOURCE, quantile_ms},
+    durability::{KEYS, PARTITIONS, SOURCE, WARMUP, quantile_ms},
     load::{Keys, Load, Senders, rehearse},
     testbed::Needs,
 };
@@ -19,9 +19,9 @@ const PRODUCERS: usize = 24;
 const REPLICAS: i16 = 3;
 const SIZE: usize = 100;
 /// Bursts a second, and records of each: ten of each producer.
-const BURSTS: f64 = 20.0;
+const BURSTS: f64 = 10.0;
 const BURST: u64 = 240;
-const RUN: Duration = Duration::from_secs(12);
+const RUN: Duration = Duration::from_secs(15);
 
 const LINGER: f64 = 5.0;
 /// Requests with a linger, of those without.
@@ -79,10 +79,11 @@ impl Experiment for MicroBurst {
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         let topic = turn.topic(self.name());
         turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
+        let before = (BURSTS * WARMUP.as_secs_f64()) as u64;
         let bursts = (BURSTS * RUN.as_secs_f64() * turn.setting.scale).ceil() as u64;
         let load = Load {
-            records: BURST * bursts,
-            warmup: BURST * (bursts / 5),
+            records: BURST * (before + bursts),
+            warmup: BURST * before,
             rate: BURSTS * BURST as f64,
             size: SIZE,
             keys: Keys::Cycle(KEYS),

@@ -15,8 +15,8 @@ use curtail::Consumer;
 use tokio::sync::watch;
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn,
+    Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
+    Testbed, Turn,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
@@ -28,9 +28,7 @@ use crate::perf::Result;
 const BROKERS: u32 = 6;
 const REPLICAS: i16 = 3;
 const FEW: i32 = 12;
-const MANY: i32 = 600;
-/// Apache Kafka's three brokers share two cores.
-const MANY_APACHE: i32 = 120;
+const MANY: i32 = 120;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 1_000;
 const KEYS: u64 = 10_000;
@@ -110,7 +108,7 @@ impl Experiment for Roll {
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
-        let partitions = partitions(turn.arm.name, turn.setting);
+        let partitions = partitions(turn.arm.name);
         testbed.create_topic(&topic, partitions, REPLICAS)?;
         let base = Load::new(turn, &topic)?;
         let load = Load {
@@ -179,12 +177,8 @@ fn committed(arm: &str) -> bool {
     [FEW_ALL, FEW_ALL_BEFORE, MANY_ALL, MANY_ALL_BEFORE].iter().any(|all| all.name == arm)
 }
 
-fn partitions(arm: &str, setting: &Setting) -> i32 {
-    match setting.cluster {
-        _ if arm.starts_with("few") => FEW,
-        ClusterKind::Apache => MANY_APACHE,
-        _ => MANY,
-    }
+fn partitions(arm: &str) -> i32 {
+    if arm.starts_with("few") { FEW } else { MANY }
 }
 
 /// Restarts every broker.
