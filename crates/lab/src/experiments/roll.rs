@@ -1,10 +1,11 @@
 //! A rolling restart under load: each broker in turn is stopped in an orderly way, started again, and waited for until
 //! everything is in sync.
 //!
-//! After the roll simulation of KIP-951 at a size that one machine holds: six brokers (three with Apache Kafka), few and
-//! many partitions, acks=1 and all, with hints and as before them. End-to-end latency is taken with acks=all, where
-//! everything that was acknowledged has to arrive. With acks=1 what a leader had acknowledged and no follower had
-//! fetched when it was stopped is lost, whoever the client is; it is reported, and only errors count.
+//! After the roll simulation of KIP-951 at a size that one machine holds: six brokers (three with Apache Kafka), 12 and 120
+//! partitions (the KIP does not number its low and high), acks=1 and all, with hints and as before them. End-to-end
+//! latency is taken with acks=all, where everything that was acknowledged has to arrive. With acks=1 what a leader had
+//! acknowledged and no follower had fetched when it was stopped is lost, whoever the client is; it is reported, and
+//! counts for nothing.
 
 use std::{
     thread,

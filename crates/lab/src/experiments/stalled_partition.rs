@@ -170,10 +170,10 @@ async fn consume(
     while !reader.is_done() && last.elapsed() < readers::PATIENCE {
         let at = nanos(start.elapsed());
         let pause = windows.part(at) == Part::Fault;
-        match pause {
-            _ if pause == paused => {}
-            true => consumer.pause([stalled]),
-            false => consumer.resume([stalled]),
+        if pause && !paused {
+            consumer.pause([stalled]);
+        } else if paused && !pause {
+            consumer.resume([stalled]);
         }
         paused = pause;
         let wait = windows.left(at).unwrap_or(WINDOW);
