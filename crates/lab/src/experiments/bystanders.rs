@@ -86,16 +86,17 @@ impl Experiment for Bystanders {
         };
         rehearse(&load, turn.setting)?;
         let all = places.healthy.iter().chain(&places.victims).copied();
-        let (sent, ()) = load.run_by(Senders::partitions(all), |start, _| match turn.arm.name {
-            name if name == FROZEN.name => {
-                windows.run(start, || testbed.freeze(VICTIM), || testbed.thaw(VICTIM))
-            }
-            name if name == SLOW.name => {
-                let slow = |delay| move || testbed.slow(VICTIM, delay);
-                windows.run(start, slow(DELAY), slow(Duration::ZERO))
-            }
-            _ => windows.run(start, || Ok(()), || Ok(())),
-        })?;
+        let (sent, ()) =
+            turn.send_by(load, Senders::partitions(all), |start, _| match turn.arm.name {
+                name if name == FROZEN.name => {
+                    windows.run(start, || testbed.freeze(VICTIM), || testbed.thaw(VICTIM))
+                }
+                name if name == SLOW.name => {
+                    let slow = |delay| move || testbed.slow(VICTIM, delay);
+                    windows.run(start, slow(DELAY), slow(Duration::ZERO))
+                }
+                _ => windows.run(start, || Ok(()), || Ok(())),
+            })?;
         testbed.await_healthy(&topic, PARTITIONS as usize)?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;

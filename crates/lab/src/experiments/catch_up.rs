@@ -108,7 +108,7 @@ impl Experiment for CatchUp {
             consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
         let records = load.records;
         let (sent, (read, caught_up)) =
-            load.run_by(Senders::partitions(0..PARTITIONS), |start, _| {
+            turn.send_by(load, Senders::partitions(0..PARTITIONS), |start, _| {
                 let at = |partition: &i32| TopicPartition::new(&*topic, *partition);
                 let behind: Vec<TopicPartition> = behind.iter().map(at).collect();
                 consumer.seek_to_beginning(&behind)?;

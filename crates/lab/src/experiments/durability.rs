@@ -59,7 +59,7 @@ pub(super) fn measure(turn: &Turn<'_>, experiment: &str, replicas: i16) -> Resul
     };
     rehearse(&load, turn.setting)?;
     let flat_out = load.clone();
-    let (sent, ()) = load.run_by(Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+    let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_, _| Ok(()))?;
     let mut sample = sent.sample();
     let order = Order::SentInTurn(PRODUCERS as u64);
     read_back(&sent, order, &mut sample)?;

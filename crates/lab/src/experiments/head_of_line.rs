@@ -121,7 +121,7 @@ impl Experiment for HeadOfLine {
         rehearse(&load, turn.setting)?;
         let senders = places.senders(turn.arm.name == APART.name);
         let falters = turn.arm.name != NONE.name;
-        let (sent, lookups) = load.run_by(senders, |start, producers| {
+        let (sent, lookups) = turn.send_by(load, senders, |start, producers| {
             std::thread::scope(|scope| {
                 let runtime = client_runtime()?;
                 let lookups =

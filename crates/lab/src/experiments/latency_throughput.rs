@@ -161,7 +161,7 @@ fn measure(turn: &Turn<'_>, experiment: &str, rate: f64) -> Result<Sample> {
         ..Load::new(turn, &topic)?
     };
     rehearse(&load, turn.setting)?;
-    let (sent, ()) = load.run(|_| Ok(()))?;
+    let (sent, ()) = turn.send(load, |_| Ok(()))?;
     let mut sample = sent.sample();
     sent.note_requests(&mut sample);
     read_back(&sent, Order::Sent, &mut sample)?;

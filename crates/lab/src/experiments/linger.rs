@@ -74,7 +74,7 @@ impl Experiment for Linger {
             ..Load::new(turn, &topic)?
         };
         rehearse(&load, turn.setting)?;
-        let (sent, ()) = load.run_by(Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+        let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_, _| Ok(()))?;
         let mut sample = sent.sample();
         sent.note_requests(&mut sample);
         read_back(&sent, Order::Acknowledged, &mut sample)?;

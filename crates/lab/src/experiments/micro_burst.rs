@@ -92,7 +92,7 @@ impl Experiment for MicroBurst {
         rehearse(&load, turn.setting)?;
         let burst = if turn.arm.name == EVEN.name { 1 } else { BURST };
         let senders = Senders { burst, ..Senders::producers(PRODUCERS) };
-        let (sent, ()) = load.run_by(senders, |_, _| Ok(()))?;
+        let (sent, ()) = turn.send_by(load, senders, |_, _| Ok(()))?;
         let mut sample = sent.sample();
         sent.note_requests(&mut sample);
         read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut sample)?;

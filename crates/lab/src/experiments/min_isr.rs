@@ -122,8 +122,8 @@ impl Experiment for MinIsr {
         };
         rehearse(&load, turn.setting)?;
         let senders = Senders { end_with_script: true, ..Senders::partitions(others) };
-        let (sent, gone) =
-            load.run_by(senders, |start, _| happen(testbed, case.replica, victim, start, run))?;
+        let (sent, gone) = turn
+            .send_by(load, senders, |start, _| happen(testbed, case.replica, victim, start, run))?;
         testbed.await_healthy(&topic, PARTITIONS as usize)?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;

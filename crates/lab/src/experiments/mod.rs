@@ -47,8 +47,10 @@ pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
 
+use curtail::Producer;
+
 use self::{
-    load::{Load, Sent},
+    load::{Load, Senders, Sent},
     lost_leader::Fault,
     phases::Observe,
 };
@@ -192,6 +194,19 @@ impl Turn<'_> {
                 load.sent_by(driver, self.setting.cluster == ClusterKind::Embedded, script)
             }
         }
+    }
+
+    /// Sends the load with Curtail, as [`Load::run_observed_by`].
+    ///
+    /// # Errors
+    /// As [`Load::run_observed_by`].
+    fn send_by<T: Send>(
+        &self,
+        load: Load,
+        senders: Senders,
+        script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        load.run_observed_by(self.testbed, self.observe(), senders, script)
     }
 
     /// What is to be seen of a load, where the experiment has no consumers of its own.

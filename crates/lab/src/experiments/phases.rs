@@ -6,7 +6,7 @@ mod tail;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use curtail::{Acks, PartitionDescription};
+use curtail::{Acks, PartitionDescription, Producer};
 
 pub(super) use self::probes::Prober;
 use self::{
@@ -15,7 +15,7 @@ use self::{
 };
 use super::{
     Testbed,
-    load::{Acknowledged, Load, Sent, nanos},
+    load::{Acknowledged, Load, Senders, Sent, nanos},
     readers::Readings,
 };
 use crate::{
@@ -57,15 +57,29 @@ impl Load {
         observe: Observe,
         script: impl FnOnce(Instant) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
+        self.run_observed_by(testbed, observe, Senders::default(), |start, _| script(start))
+    }
+
+    /// As [`Load::run_observed`], with other senders. A load whose end is not known beforehand has no reader.
+    ///
+    /// # Errors
+    /// As [`Load::run_observed`].
+    pub(super) fn run_observed_by<T: Send>(
+        self,
+        testbed: &Testbed,
+        observe: Observe,
+        senders: Senders,
+        script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
         let tail = match observe {
-            Observe::Phases => None,
-            Observe::PhasesWithReader => Some(Tail::at_end(&self)?),
+            Observe::PhasesWithReader if !senders.end_with_script => Some(Tail::at_end(&self)?),
+            Observe::Phases | Observe::PhasesWithReader => None,
         };
         let watch = Watch::begin(testbed, &self)?;
         let records = self.records;
-        let (mut sent, (scripted, reading)) = self.run(|start| {
+        let (mut sent, (scripted, reading)) = self.run_by(senders, |start, producers| {
             let reading = tail.map(|tail| tail.begin(start, records));
-            Ok((script(start)?, reading))
+            Ok((script(start, producers)?, reading))
         })?;
         watch.end(&mut sent, reading)?;
         Ok((sent, scripted))

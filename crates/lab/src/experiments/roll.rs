@@ -129,7 +129,7 @@ impl Experiment for Roll {
         let away = AWAY.mul_f64(turn.setting.scale);
         let pause = PAUSE.mul_f64(turn.setting.scale);
         let senders = Senders { end_with_script: true, ..Senders::default() };
-        let (sent, (reader, rolled)) = load.run_by(senders, |start, _| {
+        let (sent, (reader, rolled)) = turn.send_by(load, senders, |start, _| {
             let work = Duration::ZERO;
             let expected = Expected { start, rate: RATE, records, warmup: 0, work };
             let reading =

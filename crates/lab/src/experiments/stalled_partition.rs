@@ -106,7 +106,7 @@ impl Experiment for StalledPartition {
         };
         let records = load.records;
         let stalled = TopicPartition::new(&*topic, STALLED);
-        let (sent, (read, others)) = load.run(|start| {
+        let (sent, (read, others)) = turn.send(load, |start| {
             let work = Duration::ZERO;
             let expected = Expected { start, rate: RATE, records, warmup: 0, work };
             runtime.block_on(consume(consumer, expected, &stalled, &windows))
