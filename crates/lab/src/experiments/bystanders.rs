@@ -12,7 +12,7 @@ use super::{
     Arm, Arms, Condition, Experiment, Figure, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     durability::quantile_ms,
-    load::{Load, Senders, rehearse},
+    load::{Acknowledged, Load, Senders, rehearse},
     testbed::Needs,
     windows::{Part, Windows},
 };
@@ -100,13 +100,19 @@ impl Experiment for Bystanders {
         testbed.await_healthy(&topic, PARTITIONS as usize)?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
-        let during = |part| {
-            sent.latency_where(|due, at| {
-                windows.part(due) == part && places.healthy.contains(&at.partition)
-            })
+        let (within, bystanders) = (&windows, &places.healthy);
+        let healthy = |part| {
+            move |due, at: &Acknowledged| {
+                within.part(due) == part && bystanders.contains(&at.partition)
+            }
         };
-        sample.latency = during(Part::Fault);
-        let before = during(Part::Quiet).quantile(0.999).as_secs_f64() * 1000.0;
+        sent.set_latency_where(&mut sample, |_, at| bystanders.contains(&at.partition));
+        sample.latency = sent.latency_where(healthy(Part::Fault));
+        if turn.arm.name != NONE.name {
+            windows.mark(&mut sample, sent.start, turn.arm.name);
+        }
+        let before =
+            sent.latency_where(healthy(Part::Quiet)).quantile(0.999).as_secs_f64() * 1000.0;
         let victims = sent.latency_where(|due, at| {
             windows.part(due) == Part::Fault && places.victims.contains(&at.partition)
         });

@@ -13,7 +13,7 @@ use super::{
     check::{Order, read_back},
     durability::{SOURCE, TARGET_MS, quantile_ms},
     load::{EARLIER, Load, Senders, nanos, number, worst_ms},
-    readers::{self, Expected, Read, Reader, merged},
+    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
     testbed::Needs,
 };
 use crate::perf::{Error, Result};
@@ -107,13 +107,21 @@ impl Experiment for CatchUp {
         let mut consumer =
             consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
         let records = load.records;
+        let over_time = SharedOverTime::default();
         let (sent, (read, caught_up)) =
             turn.send_by(load, Senders::partitions(0..PARTITIONS), |start, _| {
                 let at = |partition: &i32| TopicPartition::new(&*topic, *partition);
                 let behind: Vec<TopicPartition> = behind.iter().map(at).collect();
                 consumer.seek_to_beginning(&behind)?;
-                let work = Duration::ZERO;
-                let expected = Expected { start, rate: RATE, records, warmup: 0, work };
+                let expected = Expected {
+                    start,
+                    rate: RATE,
+                    records,
+                    warmup: 0,
+                    work: Duration::ZERO,
+                    over_time: over_time.clone(),
+                    apart: one_behind(turn.arm.name).then_some(BEHIND),
+                };
                 runtime.block_on(read_all(consumer, expected, backlog))
             })?;
         let mut sample = sent.sample();
@@ -121,7 +129,8 @@ impl Experiment for CatchUp {
         read.add_to(&mut sample);
         let beside = |partition: i32| !one_behind(turn.arm.name) || partition != BEHIND;
         let latencies = read.latency.iter().filter(|(partition, _)| beside(**partition));
-        sample.latency = merged(latencies.map(|(_, latencies)| latencies));
+        let latency = merged(latencies.map(|(_, latencies)| latencies));
+        readers::set_latency(&mut sample, latency, &over_time);
         if let Some(caught_up) = caught_up {
             sample.note("caught_up_ms", worst_ms(nanos(caught_up)));
         }

@@ -139,7 +139,7 @@ impl Experiment for HeadOfLine {
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         let quick: BTreeSet<i32> = places.quick.iter().copied().collect();
-        sample.latency = sent.latency_where(|_, at| quick.contains(&at.partition));
+        sent.set_latency_where(&mut sample, |_, at| quick.contains(&at.partition));
         let slow = sent.latency_where(|_, at| at.partition == places.slow);
         let ms = |latency: &Latencies, quantile| {
             Figure::Worst(latency.quantile(quantile).as_secs_f64() * 1000.0)

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     cpu::CpuTime,
     latency::Latencies,
+    over_time::OverTime,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
     phases::Exemplar,
 };
@@ -530,6 +531,22 @@ impl Sent {
             }
         }
         latency
+    }
+
+    /// Makes the sample's latency that of those records alone, as [`Sent::latency_where`].
+    pub(super) fn set_latency_where(
+        &self,
+        sample: &mut Sample,
+        keep: impl Fn(u64, &Acknowledged) -> bool,
+    ) {
+        sample.over_time = OverTime::default();
+        for (index, fate) in self.fates.iter().enumerate() {
+            let due = self.due(index);
+            if let Some(acknowledged) = fate.acknowledged.filter(|at| keep(due, at)) {
+                sample.over_time.record(due, acknowledged.at.saturating_sub(due));
+            }
+        }
+        sample.latency = self.latency_where(keep);
     }
 
     /// Notes how many requests it took.

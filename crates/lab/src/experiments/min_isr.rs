@@ -128,6 +128,7 @@ impl Experiment for MinIsr {
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         if let Some((from, until)) = gone {
+            sample.mark(sent.start, from, until, "a replica is gone");
             sample.note("gone_ms", worst_ms(nanos(until - from)));
             sample.note("stall_ms", worst_ms(sent.longest_silence(nanos(from - sent.start))));
         }

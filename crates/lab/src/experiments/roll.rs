@@ -21,7 +21,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
-    readers::{self, Expected, Read, Reader, merged},
+    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
     testbed::Needs,
 };
 use crate::perf::Result;
@@ -130,8 +130,15 @@ impl Experiment for Roll {
         let pause = PAUSE.mul_f64(turn.setting.scale);
         let senders = Senders { end_with_script: true, ..Senders::default() };
         let (sent, (reader, rolled)) = turn.send_by(load, senders, |start, _| {
-            let work = Duration::ZERO;
-            let expected = Expected { start, rate: RATE, records, warmup: 0, work };
+            let expected = Expected {
+                start,
+                rate: RATE,
+                records,
+                warmup: 0,
+                work: Duration::ZERO,
+                over_time: SharedOverTime::default(),
+                apart: None,
+            };
             let reading =
                 consumers.pop().map(|consumer| read(consumer, expected, sent_of.subscribe()));
             let reader = reading.map(|reading| runtime.spawn(reading));
@@ -146,6 +153,7 @@ impl Experiment for Roll {
             let p99 = merged(read.latency.values()).quantile(0.99);
             sample.note("e2e_p99_ms", Figure::Worst(p99.as_secs_f64() * 1000.0));
         }
+        sample.mark(sent.start, sent.start, sent.start + rolled, "brokers are restarted in turn");
         sample.note("rolled_s", Figure::Worst(rolled.as_secs_f64()));
         sample.note("stall_ms", worst_ms(sent.longest_silence(0)));
         testbed.delete_topic(&topic)?;

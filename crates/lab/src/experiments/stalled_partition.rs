@@ -13,7 +13,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, nanos, number},
-    readers::{self, Expected, Read, Reader},
+    readers::{self, Expected, Read, Reader, SharedOverTime},
     testbed::Needs,
     windows::{Part, Windows},
 };
@@ -105,17 +105,26 @@ impl Experiment for StalledPartition {
             ..base
         };
         let records = load.records;
+        let over_time = SharedOverTime::default();
         let stalled = TopicPartition::new(&*topic, STALLED);
         let (sent, (read, others)) = turn.send(load, |start| {
-            let work = Duration::ZERO;
-            let expected = Expected { start, rate: RATE, records, warmup: 0, work };
+            let expected = Expected {
+                start,
+                rate: RATE,
+                records,
+                warmup: 0,
+                work: Duration::ZERO,
+                over_time: over_time.clone(),
+                apart: Some(STALLED),
+            };
             runtime.block_on(consume(consumer, expected, &stalled, &windows))
         })?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         read.add_to(&mut sample);
         let drained = others.drained.quantile(0.99).as_secs_f64() * 1000.0;
-        sample.latency = others.stalled;
+        readers::set_latency(&mut sample, others.stalled, &over_time);
+        windows.mark(&mut sample, sent.start, &format!("partition {STALLED} is not drained"));
         sample.note("drained_p99_ms", Figure::Worst(drained));
         testbed.delete_topic(&topic)?;
         Ok(sample)

@@ -6,7 +6,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use super::load::sleep_until;
+use super::{Sample, load::sleep_until};
 use crate::perf::Result;
 
 /// One round after the other: quiet, with the fault, and a rest in which what the fault has left behind goes away.
@@ -65,6 +65,14 @@ impl Windows {
         let ends = [self.quiet, self.quiet + self.fault, round];
         let end = ends.into_iter().find(|end| of_round < *end)?;
         (at < self.whole()).then(|| end - of_round)
+    }
+
+    /// Marks the fault of each round in a sample of a run that began at `start`.
+    pub(super) fn mark(&self, sample: &mut Sample, start: Instant, what: &str) {
+        for round in 0..self.rounds {
+            let from = start + self.warmup + self.round() * round + self.quiet;
+            sample.mark(start, from, from + self.fault, what);
+        }
     }
 
     /// Has the fault come and go in its time, and returns at the end of the last round.

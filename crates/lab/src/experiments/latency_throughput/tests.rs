@@ -3,7 +3,8 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn setting(cluster: ClusterKind) -> Setting {
-    Setting { cluster, arm: None, scale: 1.0, seed: 1 }
+    let clients = vec![crate::peers::Client::Curtail];
+    Setting { cluster, arm: None, clients, peers: None, scale: 1.0, seed: 1, reader: false }
 }
 
 #[test]
