@@ -429,12 +429,6 @@ impl Rates {
     fn of(sample: &Sample) -> Self {
         let seconds = sample.elapsed.as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
-        let seen = PhasesReport::new(&sample.phases);
-        let estimated = PhasesReport::estimated(&sample.probes);
-        let (phases_us, error_us) = match estimated {
-            Some((values, errors)) => (seen.or(values), Some(errors)),
-            None => (seen, None),
-        };
         Self {
             rps: per_second(sample.records as f64),
             mbps: per_second(sample.bytes as f64 / (1024.0 * 1024.0)),
@@ -473,6 +467,12 @@ impl ArmReport {
         rounds: Vec<RoundReport>,
     ) -> Self {
         let rates = Rates::of(sample);
+        let seen = PhasesReport::new(&sample.phases);
+        let estimated = PhasesReport::estimated(&sample.probes);
+        let (phases_us, error_us) = match estimated {
+            Some((values, errors)) => (seen.or(values), Some(errors)),
+            None => (seen, None),
+        };
         let share = |(&broker, &(records, bytes))| BrokerShare { broker, records, bytes };
         Self {
             name: arm.name.to_owned(),

@@ -19,7 +19,7 @@ use crate::{
     experiments::{
         check,
         load::Load,
-        readers::{self, Expected, Reader, Readings},
+        readers::{self, Expected, Reader, Readings, SharedOverTime},
     },
     latency::Latencies,
     perf::{Error, Result},
@@ -75,7 +75,15 @@ impl Tail {
     /// Reads from now on; the first of `records` is due at `start`.
     pub(super) fn begin(self, start: Instant, records: u64) -> Reading {
         let Self { runtime, consumer, topic, rate, warmup } = self;
-        let reader = Reader::new(Expected { start, rate, records, warmup, work: Duration::ZERO });
+        let reader = Reader::new(Expected {
+            start,
+            rate,
+            records,
+            warmup,
+            work: Duration::ZERO,
+            over_time: SharedOverTime::default(),
+            apart: None,
+        });
         let load_is_over = Arc::new(AtomicBool::new(false));
         let task = runtime.spawn(read(consumer, topic, reader, load_is_over.clone()));
         Reading { runtime, load_is_over, task }

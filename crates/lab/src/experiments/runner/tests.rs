@@ -105,9 +105,9 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
             "plain franz-go: it has no such thing"
         ]
     );
-    let report = report(&experiment, &setting, pairs);
+    let report = report(&experiment, &setting, pairs, Environment::default());
     let arms: Vec<(&str, &str, u64)> =
-        report.arms.iter().map(|arm| (arm.name, &*arm.client, arm.records)).collect();
+        report.arms.iter().map(|arm| (&*arm.name, &*arm.client, arm.records)).collect();
     assert_eq!(arms, [("plain", "curtail", 20), ("plain", "java", 2), ("ours", "curtail", 20)]);
     assert_eq!(report.conditions[0].text, "Some(20)");
 }
