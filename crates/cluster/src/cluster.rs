@@ -415,6 +415,17 @@ impl Cluster {
             .broker_ids()
             .map(|_| Env { entropy: env.entropy.fork(), ..env.clone() })
             .collect();
+        Self::start_apart(config, envs).await
+    }
+
+    /// Starts the same with a world of its own for each broker, in the order of their ids: its machine.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    ///
+    /// # Cancel safety
+    /// As [`Cluster::start`].
+    pub async fn start_apart(config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
         let handle = ClusterHandle::new(config, envs)?;
         let controller = handle.controller();
         let controller = tokio::spawn(async move { controller.run().await });

@@ -13,6 +13,7 @@ pub mod plan;
 mod readback;
 mod run;
 pub mod trace;
+pub mod world;
 
 pub use curtail_cluster::Plant;
 pub use plan::{Plan, Scenario};

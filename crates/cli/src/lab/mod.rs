@@ -36,7 +36,8 @@ pub(crate) struct RunArguments {
     /// Names, as `curtail lab list` shows them.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Where: embedded, apache (started for the run; needs Java and Maven), or host:port.
+    /// Where: embedded, sim (virtual time, at the published size), apache (started for the run; needs Java and Maven), or
+    /// host:port.
     #[arg(long, value_name = "CLUSTER", default_value = "embedded", value_parser = cluster)]
     cluster: ClusterKind,
     /// With which clients, separated by commas: curtail, java, java-3.6, java-3.2, java-2.8, librdkafka, franz-go,
@@ -88,9 +89,10 @@ pub(crate) struct ReportArguments {
 fn cluster(text: &str) -> Result<ClusterKind, String> {
     match text {
         "embedded" => Ok(ClusterKind::Embedded),
+        "sim" => Ok(ClusterKind::Sim),
         "apache" => Ok(ClusterKind::Apache),
         servers if servers.contains(':') => Ok(ClusterKind::Bootstrap(servers.to_owned())),
-        _ => Err("expected embedded, apache or host:port".into()),
+        _ => Err("expected embedded, sim, apache or host:port".into()),
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Broker {
     pub(crate) meters: Meters,
     pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,
-    disk: Arc<dyn Disk>,
+    pub(crate) disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// What it was started with, and what was changed since.
     settings: ArcSwap<BrokerSettings>,

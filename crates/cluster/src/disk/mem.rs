@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, sparse::Sparse};
 
 /// A disk in memory. Clones are handles to the same disk.
 ///
@@ -31,7 +31,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Content {
-    bytes: Vec<u8>,
+    bytes: Sparse,
     synced: usize,
     removed: bool,
 }
@@ -93,7 +93,9 @@ impl MemDisk {
         let content = shared.file(path)?;
         let mut content = content.lock();
         let before = content.bytes.len() as u64;
-        change(&mut content.bytes);
+        let mut bytes = content.bytes.read(0, usize::MAX);
+        change(&mut bytes);
+        content.bytes = Sparse::from(&bytes[..]);
         content.synced = content.bytes.len();
         shared.used = shared.used - before + content.bytes.len() as u64;
         Ok(())
@@ -216,7 +218,7 @@ impl Disk for MemDisk {
     fn read_all(&self, path: &Path) -> io::Result<Bytes> {
         let content = self.shared.lock().file(path)?;
         let content = content.lock();
-        Ok(Bytes::copy_from_slice(&content.bytes))
+        Ok(content.bytes.read(0, usize::MAX).into())
     }
 
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -227,7 +229,7 @@ impl Disk for MemDisk {
         }
         shared.drop_file(path);
         shared.used += bytes.len() as u64;
-        let content = Content { bytes: bytes.to_vec(), synced: bytes.len(), removed: false };
+        let content = Content { bytes: Sparse::from(bytes), synced: bytes.len(), removed: false };
         shared.files.insert(path.to_owned(), Arc::new(Mutex::new(content)));
         Ok(())
     }
@@ -256,7 +258,7 @@ impl DiskFile for MemFile {
         let mut content = self.content.lock();
         // A removed file keeps working for those who hold it open, as on Unix, but its space is not counted.
         let fits = if content.removed { bytes.len() } else { shared.room_for(bytes.len()) };
-        content.bytes.extend_from_slice(&bytes[..fits]);
+        content.bytes.append(&bytes[..fits]);
         if !content.removed {
             shared.used += fits as u64;
         }
@@ -265,9 +267,7 @@ impl DiskFile for MemFile {
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let content = self.content.lock();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
-        let end = start.saturating_add(len).min(content.bytes.len());
-        Ok(Bytes::copy_from_slice(&content.bytes[start..end]))
+        Ok(content.bytes.read(usize::try_from(offset).unwrap_or(usize::MAX), len).into())
     }
 
     fn len(&self) -> u64 {

@@ -6,6 +6,7 @@
 
 mod mem;
 mod real;
+mod sparse;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use curtail_net::BoxFuture;
 
 pub use mem::MemDisk;
 pub use real::RealDisk;
@@ -21,6 +23,12 @@ pub use real::RealDisk;
 ///
 /// Every method blocks for as long as the operating system does; none keeps a clock or a thread.
 pub trait Disk: Send + Sync {
+    /// What whoever appends so many batches of so many bytes waits for before it does, where the disk only plays that writing
+    /// takes time. Nothing on a disk whose methods take the time they take.
+    fn turn(&self, _batches: usize, _bytes: usize) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     /// Opens the file for appending and positional reading, creating it when it does not exist.
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 

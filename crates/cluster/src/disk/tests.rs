@@ -46,6 +46,35 @@ fn appended_bytes_can_be_read_at_any_place() {
 }
 
 #[test]
+fn holes_are_read_as_zeros_and_cut_as_anything_else() {
+    on_both(|disk, dir| {
+        disk.create_dir_all(dir).unwrap();
+        let mut all = Vec::new();
+        let mut file = disk.open_append(&dir.join("file")).unwrap();
+        for (zeros, others) in [(0, 3), (200, 1), (64, 0), (63, 70), (300, 0), (10, 10)] {
+            let mut part = vec![0; zeros];
+            part.extend((0..others).map(|n| n as u8 + 1));
+            file.append(&part).unwrap();
+            all.extend_from_slice(&part);
+        }
+        for cut in [usize::MAX, all.len() - 5, 500, 470, 330, 204, 100, 2, 0] {
+            all.truncate(cut);
+            file.truncate(cut as u64).unwrap();
+            assert_eq!(file.len(), all.len() as u64);
+            for start in (0..all.len() + 10).step_by(7) {
+                for len in [1, 50, 64, 130, 400] {
+                    let start = start.min(all.len());
+                    let expected = &all[start..(start + len).min(all.len())];
+                    assert_eq!(file.read_at(start as u64, len).unwrap(), expected);
+                }
+            }
+        }
+        file.append(b"end").unwrap();
+        assert_eq!(file.read_at(0, 10).unwrap(), "end");
+    });
+}
+
+#[test]
 fn files_and_directories_come_and_go() {
     on_both(|disk, dir| {
         let file = dir.join("x");

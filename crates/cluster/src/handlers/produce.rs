@@ -56,6 +56,7 @@ pub(super) async fn handle(
         None => verify_all(call, &request).await,
         Some(_) => Verified::new(),
     };
+    take_turn(call, &request).await;
     let mut outcomes = append_all(call, &request, refused, &verified);
     if request.acks == -1 && call.broker.config.plant != Some(Plant::AckBeforeReplication) {
         wait_for_acks(call, request.timeout_ms, &mut outcomes).await;
@@ -68,6 +69,17 @@ pub(super) async fn handle(
     let mut response = respond(call, &request, outcomes);
     response.throttle_time_ms = throttle_ms(silence);
     Ok(muted(call.answer_with(out, |w| response.encode(call.version(), w)), silence))
+}
+
+/// Waits for the disk, where it is one that plays its time.
+async fn take_turn(call: &Call<'_>, request: &ProduceRequest) {
+    let records = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let (batches, bytes) = records
+        .filter_map(|asked| asked.records.as_ref())
+        .fold((0, 0), |(batches, bytes), records| (batches + 1, bytes + records.len()));
+    if let Some(turn) = call.broker.disk.turn(batches, bytes) {
+        turn.await;
+    }
 }
 
 /// What became of an append to one partition.

@@ -6,7 +6,7 @@ mod lane_session;
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use curtail_net::Socket;
+use curtail_net::{BoxFuture, Socket};
 use curtail_wire::{
     Encoding, ErrorCode, Writer,
     api::ApiKey,
@@ -249,6 +249,13 @@ impl Task {
             let body =
                 response_body(&response, ApiKey::FETCH, VERSION).map_err(io::Error::other)?;
             let response = FetchResponse::decode(VERSION, &body).map_err(io::Error::other)?;
+            if let Some(turn) = self.turn(&response) {
+                tokio::select! {
+                    biased;
+                    () = turn => {}
+                    _ = self.changes.changed() => return Ok(()),
+                }
+            }
             self.answered(&asked, response)?;
             self.backoff = Duration::ZERO;
         }
@@ -304,6 +311,15 @@ impl Task {
             forgotten: part.forgotten,
             rack_id: String::new(),
         }
+    }
+
+    /// What to wait for before the answer is appended, where the disk is one that plays its time.
+    fn turn(&self, response: &FetchResponse) -> Option<BoxFuture<'static, ()>> {
+        let answers = response.topics.iter().flat_map(|topic| &topic.partitions);
+        let (appends, bytes) = answers
+            .filter(|answer| !answer.records.is_empty())
+            .fold((0, 0), |(appends, bytes), answer| (appends + 1, bytes + answer.records.len()));
+        if appends == 0 { None } else { self.broker.disk.turn(appends, bytes) }
     }
 
     fn answered(&mut self, asked: &Asked, response: FetchResponse) -> io::Result<()> {

@@ -23,7 +23,7 @@ const PATIENCE_UNCOMMITTED: Duration = Duration::from_secs(3);
 
 /// Which order the records of a partition must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub enum Order {
     /// That in which they were sent: they had their partition from then on.
     Sent,
     /// The same among the records of each of so many producers, which send in turn.
@@ -57,7 +57,7 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
 }
 
 /// The numbers of a topic's records, by partition, with their offsets.
-type Found = BTreeMap<i32, Vec<(i64, u64)>>;
+pub(super) type Found = BTreeMap<i32, Vec<(i64, u64)>>;
 
 /// Reads to the end; if there are fewer different records than wanted by then, until nothing more has come for a
 /// while.
@@ -116,13 +116,14 @@ pub(super) async fn at_end(consumer: &Consumer, partitions: &[TopicPartition]) -
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Findings {
-    lost: u64,
-    duplicated: u64,
-    reordered: u64,
+pub(super) struct Findings {
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) reordered: u64,
 }
 
-fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
+/// Holds what became of the records against what was found.
+pub(super) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
     let mut findings = Findings::default();
     let mut places: BTreeMap<u64, Vec<(i32, i64)>> = BTreeMap::new();
     for (&partition, records) in found {

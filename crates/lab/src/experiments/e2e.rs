@@ -125,7 +125,7 @@ impl Experiment for EndToEnd {
             ClusterKind::Bootstrap(_) => {
                 Err(Error::Options("this experiment starts its clusters itself".into()))
             }
-            ClusterKind::Embedded | ClusterKind::Apache => Ok(Testbed::none()),
+            _ => Ok(Testbed::none()),
         }
     }
 

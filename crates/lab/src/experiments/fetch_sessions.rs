@@ -62,7 +62,7 @@ impl FetchSessions {
     fn warmup(setting: &Setting) -> Duration {
         match setting.cluster {
             ClusterKind::Embedded => Duration::from_millis(3 * EVICTION_MS),
-            ClusterKind::Apache | ClusterKind::Bootstrap(_) => Duration::from_secs(150),
+            _ => Duration::from_secs(150),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Embedded, after the KIP's micro benchmark at a size that one machine holds: six brokers, 100 partitions, each leader
 //! moved to the next replica in turn. How fast a move becomes known is a model: the partition's three replicas learn of it
 //! at once, the other brokers' metadata is late by [`CONVERGENCE`]. On Apache Kafka there is no model: all leaders move at once,
-//! twice, after rehearsals.
+//! twice, after rehearsals. In virtual time it is the KIP's benchmark at its full size: all leaders move at once in the middle.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +13,13 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
-    Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
+    PublishedLatency, Sample, Setting, Testbed, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
     testbed::Needs,
+    workload::properties,
 };
 use crate::{
     peers::Peer,
@@ -37,6 +38,16 @@ const RUN: Duration = Duration::from_secs(12);
 /// Embedded: how late the brokers that a move does not concern learn of it; on Apache Kafka 4.3 every broker's metadata
 /// was seen to name new leaders 54 to 129 ms after the election was asked for.
 const CONVERGENCE: Duration = Duration::from_millis(100);
+
+/// In virtual time: records of the KIP and how many of them come a second.
+const KIP_RECORDS: f64 = 40e6;
+const KIP_RATE: f64 = 100_000.0;
+/// In virtual time: records that are sent as one, which fills a batch of the KIP's `batch.size`.
+const KIP_BUNDLE: u32 = 16;
+/// In virtual time: how late metadata comes to the brokers. The KIP puts the latency that is left down to this without a
+/// figure; the run line with the hints' best 99.9th percentile has 125 ms, that with the worst 346 ms.
+const KIP_PROPAGATION: (Duration, Duration) =
+    (Duration::from_millis(50), Duration::from_millis(350));
 
 /// Apache Kafka: length of a run, and when all leaders move, as parts of it.
 const APACHE_RUN: Duration = Duration::from_secs(15);
@@ -106,11 +117,38 @@ impl Experiment for LeaderMove {
     }
 
     fn models(&self, setting: &Setting) -> Vec<Modelled> {
-        if setting.cluster == ClusterKind::Apache {
+        if setting.cluster != ClusterKind::Embedded {
             return Vec::new();
         }
         let what = "how fast a move becomes known: at once to the partition's replicas, late to the other brokers";
         vec![Modelled::new(what, [("late by", format!("{} ms", CONVERGENCE.as_millis()))])]
+    }
+
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let records = (KIP_RECORDS * setting.scale).ceil();
+        let middle = Duration::from_secs_f64(records / KIP_RATE / 2.0);
+        Ok(Workload {
+            brokers: BROKERS,
+            broker_properties: Vec::new(),
+            partitions: PARTITIONS,
+            replicas: REPLICAS,
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(
+                &[("acks", "all"), ("linger.ms", "0"), ("batch.size", "16384")],
+                arm,
+            ),
+            records: records as u64,
+            warmup: 0,
+            rate: Some(KIP_RATE),
+            size: SIZE,
+            bundle: KIP_BUNDLE,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            order: Order::Acknowledged,
+            script: vec![(middle, Act::RotateLeaders)],
+            model: Model { propagation: KIP_PROPAGATION, ..Model::default() },
+        })
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -24,7 +24,6 @@ use crate::{
     latency::Latencies,
     over_time::OverTime,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
-    phases::Exemplar,
 };
 
 /// Bytes of a value that hold the record's number.
@@ -38,7 +37,7 @@ const POOL: usize = 1 << 16;
 
 /// Which records carry a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keys {
+pub enum Keys {
     /// None does.
     None,
     /// All do: so many different ones, one after the other.
@@ -47,7 +46,7 @@ pub(super) enum Keys {
 
 /// Who chooses the partitions of records without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placement {
+pub enum Placement {
     /// The producer.
     Producer,
     /// The load, in the way of Kafka's partitioner before KIP-794: one partition until a record opens a new batch in it,
@@ -302,7 +301,9 @@ impl Load {
                 return Err(error.into());
             }
             if let (Some(sticky), Ok(delivery)) = (&mut sticky, &delivery) {
-                sticky.sent(delivery, &deliveries);
+                sticky.sent(delivery, deliveries.len(), |index| {
+                    deliveries.get(index)?.1.as_ref().ok()
+                });
             }
             deliveries.push((nanos(now.saturating_duration_since(start)), delivery));
         }
@@ -466,7 +467,8 @@ impl Sent {
             let latency = acknowledged.at.saturating_sub(due);
             sample.latency.record_nanos(latency);
             sample.over_time.record(due, latency);
-            self.note_phases(index, due, &acknowledged, &mut sample);
+            let acks = self.load.config.acks;
+            self.observation.note(index, due, &acknowledged, acks, &mut sample);
             end = end.max(acknowledged.at);
         }
         sample.bytes = sample.records * self.load.size as u64;
@@ -477,34 +479,6 @@ impl Sent {
         let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
         sample.errors += failed.count() as u64;
         sample
-    }
-
-    /// Notes where the time of one record went.
-    fn note_phases(
-        &self,
-        index: usize,
-        due: u64,
-        acknowledged: &Acknowledged,
-        sample: &mut Sample,
-    ) {
-        let acks = self.load.config.acks;
-        let Some(way) = self.observation.way(index, due, acknowledged, acks) else { return };
-        let (latency, phases) = (way.stations.whole(), way.stations.times());
-        sample.phases.record(&phases);
-        if !sample.exemplars.takes(latency) {
-            return;
-        }
-        let (partition, offset, leader) = (acknowledged.partition, way.offset, way.leader);
-        let round = 0;
-        sample.exemplars.offer(Exemplar {
-            round,
-            latency,
-            at: due,
-            partition,
-            offset,
-            leader,
-            phases,
-        });
     }
 
     /// Takes a consumer's reading in: the phases of the records go on to there.
@@ -559,14 +533,9 @@ impl Sent {
         self.sample().latency.quantile(0.5)
     }
 
-    /// The longest time without an acknowledgement that ended after `from`, both in nanoseconds, `from` since the
-    /// start.
+    /// See [`longest_silence`].
     pub(super) fn longest_silence(&self, from: u64) -> u64 {
-        let acknowledged = self.fates.iter().filter_map(|fate| fate.acknowledged);
-        let mut times: Vec<u64> = acknowledged.map(|acknowledged| acknowledged.at).collect();
-        times.sort_unstable();
-        let pairs = times.windows(2).filter(|pair| pair[1] > from);
-        pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+        longest_silence(&self.fates, from)
     }
 
     /// Bytes of values by partition, as acknowledged.
@@ -579,9 +548,19 @@ impl Sent {
     }
 }
 
+/// The longest time without an acknowledgement that ended after `from`, both in nanoseconds, `from` since the start.
+pub(super) fn longest_silence(fates: &[Fate], from: u64) -> u64 {
+    let acknowledged = fates.iter().filter_map(|fate| fate.acknowledged);
+    let mut times: Vec<u64> = acknowledged.map(|acknowledged| acknowledged.at).collect();
+    times.sort_unstable();
+    let pairs = times.windows(2).filter(|pair| pair[1] > from);
+    pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+}
+
 /// See [`Placement::StickyByBatch`].
-struct StickyByBatch {
-    current: i32,
+pub(super) struct StickyByBatch {
+    /// Where the next record goes.
+    pub(super) current: i32,
     partitions: i32,
     /// Index of the last record of each partition.
     last: BTreeMap<i32, usize>,
@@ -589,16 +568,21 @@ struct StickyByBatch {
 }
 
 impl StickyByBatch {
-    fn new(partitions: i32, seed: u64) -> Self {
+    pub(super) fn new(partitions: i32, seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         let current = random.random_range(0..partitions.max(1));
         Self { current, partitions, last: BTreeMap::new(), random }
     }
 
-    /// Takes note of where the record behind `before` has gone.
-    fn sent(&mut self, delivery: &Delivery, before: &[(u64, Result<Delivery, ClientError>)]) {
-        let last = self.last.insert(self.current, before.len());
-        let last = last.and_then(|index| before.get(index)?.1.as_ref().ok());
+    /// Takes note of where the record of this index has gone. `earlier` gives those before it by their index, unless their
+    /// batches are closed or they were not sent.
+    pub(super) fn sent<'a>(
+        &mut self,
+        delivery: &Delivery,
+        index: usize,
+        earlier: impl FnOnce(usize) -> Option<&'a Delivery>,
+    ) {
+        let last = self.last.insert(self.current, index).and_then(earlier);
         let new_batch = !last.is_some_and(|last| last.shares_batch_with(delivery));
         if new_batch && self.partitions > 1 {
             let step = self.random.random_range(1..self.partitions);

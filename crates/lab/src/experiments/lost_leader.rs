@@ -13,11 +13,13 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, Condition, Experiment, Model, Published, PublishedLatency, Sample, Setting,
+    Testbed, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
     testbed::Needs,
+    workload::properties,
 };
 use crate::{
     peers::Peer,
@@ -70,6 +72,21 @@ struct Plan {
     frozen: Duration,
     whole: Duration,
     rate: f64,
+}
+
+impl Plan {
+    fn broker_properties(&self) -> Vec<(&'static str, String)> {
+        let millis = |duration: Duration| duration.as_millis().to_string();
+        vec![
+            ("broker.session.timeout.ms", millis(self.session)),
+            // 9 s and 2 s by default.
+            ("broker.heartbeat.interval.ms", millis(self.session.mul_f64(2.0 / 9.0))),
+        ]
+    }
+}
+
+fn is_keyless(arm: &Arm) -> bool {
+    [KEYLESS.name, KEYLESS_OFF.name].contains(&arm.name)
 }
 
 impl LostLeader {
@@ -132,20 +149,47 @@ impl Experiment for LostLeader {
         vec![peer("best of the peers", best), peer("worst of the peers", worst)]
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let plan = self.plan(setting);
+        let keyless = is_keyless(arm);
+        // Another broker with each seed, as in each round of the others.
+        let broker = 1 + (setting.seed % 3) as i32;
+        let script = match self.0 {
+            Fault::Killed => vec![(plan.before, Act::Kill { broker })],
+            Fault::Frozen => vec![
+                (plan.before, Act::Freeze { broker }),
+                (plan.before + plan.frozen, Act::Thaw { broker }),
+            ],
+        };
+        Ok(Workload {
+            brokers: 3,
+            broker_properties: plan.broker_properties(),
+            partitions: PARTITIONS,
+            replicas: if keyless { 2 } else { 3 },
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(&[], arm),
+            records: (plan.rate * plan.whole.as_secs_f64()) as u64,
+            warmup: (plan.rate * plan.before.as_secs_f64() * 0.4) as u64,
+            rate: Some(plan.rate),
+            size: SIZE,
+            bundle: 1,
+            keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
+            placement: Placement::Producer,
+            order: if keyless { Order::Acknowledged } else { Order::Sent },
+            script,
+            model: Model::default(),
+        })
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
-        let session = self.plan(setting).session;
-        let millis = |duration: Duration| duration.as_millis().to_string();
-        let properties = vec![
-            ("broker.session.timeout.ms", millis(session)),
-            // 9 s and 2 s by default.
-            ("broker.heartbeat.interval.ms", millis(session.mul_f64(2.0 / 9.0))),
-        ];
+        let properties = self.plan(setting).broker_properties();
         let needs = Needs { brokers: 3, properties, faults: true, ..Needs::default() };
         Testbed::start(setting, &needs)
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
-        let keyless = [KEYLESS.name, KEYLESS_OFF.name].contains(&turn.arm.name);
+        let keyless = is_keyless(turn.arm);
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
         testbed.create_topic(&topic, PARTITIONS, if keyless { 2 } else { 3 })?;

@@ -35,10 +35,15 @@ mod sample;
 mod slow_broker;
 mod stalled_partition;
 mod testbed;
+#[cfg(feature = "sim")]
+mod virtual_time;
 mod windows;
+mod workload;
 
 use std::{fmt, path::PathBuf, time::Instant};
 
+pub use check::Order;
+pub use load::{Keys, Placement};
 pub use report::{
     ArmReport, BrokerShare, Condition, Environment, Exemplar, FaultSpan, LatencyUntil, Modelled,
     PHASES, Phase, PhasesReport, Published, PublishedFigure, PublishedLatency, Report, RoundReport,
@@ -46,6 +51,7 @@ pub use report::{
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
+pub use workload::{Act, Model, Workload};
 
 use curtail::Producer;
 
@@ -65,6 +71,8 @@ use crate::{
 pub enum ClusterKind {
     /// One in this process, in real time.
     Embedded,
+    /// One in this process, in virtual time: the real client and the real brokers on a modelled network and modelled disks.
+    Sim,
     /// A real Apache Kafka on this machine, started for the run.
     Apache,
     /// One that is there: `host:port`, one or more separated by commas. Nothing of it can be broken.
@@ -77,6 +85,8 @@ impl ClusterKind {
     pub fn shares_machine(&self) -> bool {
         match self {
             Self::Embedded | Self::Apache => true,
+            // Its machines are its own.
+            Self::Sim => false,
             Self::Bootstrap(servers) => servers.split(',').all(|server| {
                 let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
                 let host = host.rsplit('/').next().unwrap_or(host).trim();
@@ -93,6 +103,11 @@ impl ClusterKind {
                  log files, but not Apache Kafka",
                 [],
             )],
+            Self::Sim => vec![Modelled::new(
+                "the clock: client and brokers are Curtail's own, in virtual time, in which processors cost nothing but what \
+                 is said here",
+                [],
+            )],
             Self::Apache | Self::Bootstrap(_) => Vec::new(),
         }
     }
@@ -102,6 +117,7 @@ impl fmt::Display for ClusterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedded => f.write_str("embedded"),
+            Self::Sim => f.write_str("sim"),
             Self::Apache => f.write_str("apache"),
             Self::Bootstrap(servers) => f.write_str(servers),
         }
@@ -248,7 +264,18 @@ pub trait Experiment: Sync {
         Vec::new()
     }
 
-    /// Starts the cluster that all turns share.
+    /// What the simulation is to do for an arm.
+    ///
+    /// # Errors
+    /// An experiment that virtual time says nothing about.
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let _ = (setting, arm);
+        let name = self.name();
+        let text = format!("{name} says nothing in virtual time; run it on `embedded` or `apache`");
+        Err(Error::Options(text))
+    }
+
+    /// Starts the cluster that all turns share. The simulation starts its own.
     ///
     /// # Errors
     /// A cluster that does not start, or of which the experiment has no use.

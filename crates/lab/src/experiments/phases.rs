@@ -7,6 +7,8 @@ mod tail;
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use curtail::{Acks, PartitionDescription, Producer};
+#[cfg(feature = "sim")]
+use curtail_cluster::ClusterHandle;
 
 pub(super) use self::probes::Prober;
 use self::{
@@ -14,13 +16,13 @@ use self::{
     tail::{Reading, Tail},
 };
 use super::{
-    Testbed,
+    Sample, Testbed,
     load::{Acknowledged, Load, Senders, Sent, nanos},
     readers::Readings,
 };
 use crate::{
     perf::Result,
-    phases::{Probes, Stations},
+    phases::{Exemplar, Probes, Stations},
 };
 
 /// What is to be seen of a load's records.
@@ -139,6 +141,26 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// A look into the brokers of the simulation.
+#[cfg(feature = "sim")]
+pub(super) struct Inside(Arc<Journal>);
+
+#[cfg(feature = "sim")]
+impl Inside {
+    /// From now on, at a load of so many records.
+    pub(super) fn begin(cluster: &ClusterHandle, topic: &str, records: u64) -> Self {
+        let limit = usize::try_from(records.saturating_mul(2)).unwrap_or(usize::MAX);
+        let journal = Arc::new(Journal::new(topic, limit));
+        cluster.observe(journal.clone());
+        Self(journal)
+    }
+
+    /// What was seen, with times since `start`.
+    pub(super) fn end(self, start: Instant) -> Observation {
+        Observation { journals: Some(self.0.take(start)), ..Observation::default() }
+    }
+}
+
 /// Where a record is, and when it passed its stations.
 pub(super) struct Way {
     pub(super) stations: Stations,
@@ -155,6 +177,34 @@ impl Observation {
     /// What was seen from outside.
     pub(super) fn probes(&self) -> Probes {
         self.probes.clone()
+    }
+
+    /// Notes where the time of one record went.
+    pub(super) fn note(
+        &self,
+        index: usize,
+        due: u64,
+        acknowledged: &Acknowledged,
+        acks: Acks,
+        sample: &mut Sample,
+    ) {
+        let Some(way) = self.way(index, due, acknowledged, acks) else { return };
+        let (latency, phases) = (way.stations.whole(), way.stations.times());
+        sample.phases.record(&phases);
+        if !sample.exemplars.takes(latency) {
+            return;
+        }
+        let (partition, offset, leader) = (acknowledged.partition, way.offset, way.leader);
+        let round = 0;
+        sample.exemplars.offer(Exemplar {
+            round,
+            latency,
+            at: due,
+            partition,
+            offset,
+            leader,
+            phases,
+        });
     }
 
     /// The way of a record that was due at `due`, in nanoseconds since the start. `None` of a client that does not say

@@ -4,8 +4,8 @@
 mod tests;
 
 use super::{
-    Arm, ArmReport, Arms, ClusterKind, Environment, Experiment, Report, RoundReport, Sample,
-    Setting, Turn,
+    Arm, ArmReport, Arms, ClusterKind, Environment, Experiment, Modelled, Report, RoundReport,
+    Sample, Setting, Turn,
     load::warm_brokers,
     report::{Machine, now_ms},
     testbed::versions,
@@ -73,6 +73,12 @@ pub fn run(
 ) -> Result<Report> {
     setting.check()?;
     let mut pairs = pairs(experiment, setting, progress)?;
+    if setting.cluster == ClusterKind::Sim {
+        let models = simulate(experiment, setting, &mut pairs, progress)?;
+        let mut report = report(experiment, setting, pairs, Environment::default());
+        report.models.extend(models);
+        return Ok(report);
+    }
     let clients: Vec<Client> =
         setting.clients.iter().copied().filter(|c| used(&pairs, *c)).collect();
     let drivers = peers::drivers(&clients, setting.peers.as_deref(), &mut |peer| {
@@ -117,6 +123,40 @@ fn measure(
         pairs[at].add(started, sample, progress)?;
     }
     Ok(())
+}
+
+/// Plays all pairs in virtual time; what was a model in it. Once is enough: nothing differs the next time.
+fn simulate(
+    experiment: &dyn Experiment,
+    setting: &Setting,
+    pairs: &mut [Pair],
+    progress: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<Modelled>> {
+    if setting.reader || pairs.iter().any(|pair| pair.client != Client::Curtail) {
+        let text = "in virtual time there is no client but curtail, and no reader beside it";
+        return Err(Error::Options(text.into()));
+    }
+    let mut models = Vec::new();
+    let of = pairs.len();
+    for (done, pair) in pairs.iter_mut().enumerate() {
+        let workload = experiment.simulated(setting, &pair.arm)?;
+        progress(Event::Turn { arm: pair.arm.name, client: pair.client, done, of });
+        models = workload.models();
+        let sample = play(workload, setting.seed);
+        pair.add(VIRTUAL_START, sample, progress)?;
+    }
+    Ok(models)
+}
+
+/// When a turn in virtual time began.
+const VIRTUAL_START: u64 = 0;
+
+#[cfg(feature = "sim")]
+use super::virtual_time::play;
+
+#[cfg(not(feature = "sim"))]
+fn play(_: super::Workload, _: u64) -> Result<Sample> {
+    Err(Error::Options("built without the simulation; build with the feature `sim`".into()))
 }
 
 impl Pair {

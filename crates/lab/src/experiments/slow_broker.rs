@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail::ProducerConfig;
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
-    Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
+    PublishedLatency, Sample, Setting, Testbed, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
+    workload::properties,
 };
 use crate::{
     peers::Peer,
@@ -46,7 +47,7 @@ const fn case(name: &'static str, about: &'static str, rate: f64) -> Case {
     Case { arm, rate, placement: Placement::Producer, default: false }
 }
 
-const CASES: [Case; 8] = [
+static CASES: [Case; 8] = [
     old("sticky-2048", 2048.0),
     uniform("uniform-2048", 2048.0),
     default("default-2048", 2048.0),
@@ -76,6 +77,11 @@ const fn available(name: &'static str, rate: f64) -> Case {
     let mut case = case(name, "partitioner.availability.timeout.ms=5", rate);
     case.arm.properties = TIMEOUT;
     case
+}
+
+fn case_of(arm: &Arm) -> Result<&'static Case> {
+    let case = CASES.iter().find(|case| case.arm.name == arm.name);
+    case.ok_or_else(|| Error::Options(format!("no arm {}", arm.name)))
 }
 
 /// `slow-broker`.
@@ -115,14 +121,36 @@ impl Experiment for SlowBroker {
         vec![Modelled::new(format!("the slow broker: {how}"), [("delay", delay)])]
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let case = case_of(arm)?;
+        Ok(Workload {
+            brokers: 3,
+            broker_properties: Vec::new(),
+            partitions: PARTITIONS,
+            replicas: 1,
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(&[("linger.ms", "0")], arm),
+            records: (RECORDS * setting.scale).ceil() as u64,
+            warmup: 0,
+            rate: Some(case.rate),
+            size: SIZE,
+            bundle: 1,
+            keys: Keys::None,
+            placement: case.placement,
+            order: Order::Acknowledged,
+            script: vec![(Duration::ZERO, Act::Slow { broker: SLOW, by: DELAY })],
+            model: Model::default(),
+        })
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         let needs = Needs { brokers: 3, faults: true, slow: Some(SLOW), ..Needs::default() };
         Testbed::start(setting, &needs)
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
-        let case = CASES.iter().find(|case| case.arm.name == turn.arm.name);
-        let case = case.ok_or_else(|| Error::Options(format!("no arm {}", turn.arm.name)))?;
+        let case = case_of(turn.arm)?;
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
         testbed.create_topic(&topic, PARTITIONS, 1)?;

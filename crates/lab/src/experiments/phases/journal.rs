@@ -57,7 +57,9 @@ impl Batch {
 impl Journal {
     pub(super) fn new(topic: &str, limit: usize) -> Self {
         let topic = topic.to_owned();
-        Self { topic, began: Instant::now(), limit, books: Mutex::default() }
+        // Tokio's: in the simulation it is virtual time.
+        let began = tokio::time::Instant::now().into_std();
+        Self { topic, began, limit, books: Mutex::default() }
     }
 
     /// What was noted, and nothing more is wanted. Times will be told since `start`.

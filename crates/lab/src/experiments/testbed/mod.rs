@@ -107,6 +107,9 @@ impl Testbed {
                 let text = "SASL_SSL is measured on the embedded cluster only";
                 return Err(Error::Options(text.into()));
             }
+            ClusterKind::Sim => {
+                return Err(Error::Options("the simulation starts its own cluster".into()));
+            }
             ClusterKind::Apache => start_apache(needs)?,
             ClusterKind::Bootstrap(_) if needs.faults => {
                 let text = "this experiment breaks its cluster; run it on `embedded` or `apache`";

@@ -1,0 +1,254 @@
+//! Plays a workload in virtual time: the real client and the real brokers on the machines of a [`World`].
+//!
+//! Nothing here reads a clock or draws a number that is not the world's: the same seed gives the same figures.
+
+mod load;
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use curtail::{Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, TopicPartition};
+use curtail_cluster::{Cluster, ClusterConfig, ClusterHandle};
+use curtail_sim::world::{self, Handle, HostId, World};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use self::{
+    load::{Load, Played, Sender},
+    script::Happened,
+};
+use super::{
+    Figure, Model, Sample, Workload,
+    check::{Found, compare},
+    load::{longest_silence, nanos, number, worst_ms},
+    phases::Inside,
+};
+use crate::perf::{Error, Result};
+
+const TOPIC: &str = "simulated";
+
+/// From the moment at which everything is ready until the first record is due.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// How long followers get to have what the leaders have before the topic is read: more than a follower's fetch waits.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Virtual time beyond that of the load after which a run counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Plays it.
+///
+/// # Errors
+/// Settings that do not fit, a run that does not come to its end.
+pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
+    let world = World::new(of(workload.model), seed).map_err(Error::Threads)?;
+    let handle = world.handle();
+    world.run(async move {
+        let length = workload.rate.map_or(0.0, |rate| workload.records as f64 / rate);
+        let limit = Duration::from_secs_f64(length) + PATIENCE;
+        let played = timeout(limit, Play { workload, handle, seed }.run()).await;
+        played.unwrap_or_else(|_| {
+            let text = format!("the run has not come to its end after {limit:?} of virtual time");
+            Err(Error::Unexpected(text))
+        })
+    })
+}
+
+fn of(model: Model) -> world::Model {
+    let Model { latency, jitter, bandwidth, socket_buffer, .. } = model;
+    let Model { request, append, disk_bandwidth, .. } = model;
+    world::Model { latency, jitter, bandwidth, socket_buffer, request, append, disk_bandwidth }
+}
+
+struct Play {
+    workload: Workload,
+    handle: Handle,
+    seed: u64,
+}
+
+impl Play {
+    async fn run(self) -> Result<Sample> {
+        let cluster = Arc::new(self.start_cluster().await?);
+        let delays = self.propagate(&cluster);
+        let producers = self.producers(&cluster).await?;
+        let start = self.handle.now() + LEAD;
+        let acks = self.config(&cluster)?.acks;
+        let load = Arc::new(Load::new(&self.workload, acks, self.handle.clone(), start));
+        let inside = Inside::begin(&cluster, TOPIC, load.records());
+        let mut senders = JoinSet::new();
+        for (number, producer) in producers.into_iter().enumerate() {
+            let random = self.seed.wrapping_add(number as u64);
+            senders.spawn(Sender::new(Arc::clone(&load), producer, number as u64, random).run());
+        }
+        let script = script::run(&self.workload.script, start, &self.handle, &cluster, TOPIC);
+        let happened = script.await?;
+        let mut played = Played::new(load.records());
+        while let Some(sent) = senders.join_next().await {
+            let sent = sent.map_err(|_| Error::Unexpected("a producer's task ended".into()))?;
+            played.add(sent?);
+        }
+        happened.set_right(&cluster).await?;
+        cluster.wait_until(|cluster| self.is_whole(cluster)).await;
+        sleep(SETTLE).await;
+        cluster.stop_observing();
+        let mut sample = load.sample(&played, &load.seen(inside));
+        let findings =
+            compare(&played.fates, &self.read_back(&cluster).await?, self.workload.order);
+        let bundle = u64::from(self.workload.bundle);
+        sample.lost = findings.lost * bundle;
+        sample.duplicated = findings.duplicated * bundle;
+        sample.reordered = findings.reordered * bundle;
+        sample.note("requests", Figure::Total(played.requests as f64));
+        self.note(&mut sample, &played, &happened, &delays, &cluster);
+        Ok(sample)
+    }
+
+    async fn start_cluster(&self) -> Result<Cluster> {
+        let workload = &self.workload;
+        let mut config = ClusterConfig {
+            brokers: workload.brokers,
+            auto_create_topics: false,
+            ..ClusterConfig::default()
+        };
+        for (name, value) in &workload.broker_properties {
+            config.set(name, value).map_err(|error| Error::Cluster(error.to_string()))?;
+        }
+        let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
+        let cluster = self.handle.start_cluster(config).await.map_err(failed)?;
+        cluster.create_topic(TOPIC, workload.partitions, workload.replicas, &[]).map_err(failed)?;
+        cluster.settled().await;
+        Ok(cluster)
+    }
+
+    /// Gives the way of metadata to each broker a length of its own.
+    fn propagate(&self, cluster: &ClusterHandle) -> BTreeMap<i32, Duration> {
+        let (shortest, longest) = self.workload.model.propagation;
+        let more = nanos(longest.saturating_sub(shortest));
+        let delay = || shortest + Duration::from_nanos(self.handle.below(more + 1));
+        let delays: BTreeMap<i32, Duration> =
+            cluster.broker_ids().into_iter().map(|id| (id, delay())).collect();
+        for (&broker, &delay) in &delays {
+            cluster.set_metadata_delay(broker, delay);
+        }
+        delays
+    }
+
+    fn config(&self, cluster: &ClusterHandle) -> Result<ProducerConfig> {
+        let mut config = ProducerConfig::new(cluster.bootstrap());
+        for (name, value) in &self.workload.properties {
+            config.set(name, value)?;
+        }
+        Ok(config)
+    }
+
+    async fn producers(&self, cluster: &ClusterHandle) -> Result<Vec<Producer>> {
+        let count = self.workload.client_hosts.max(1);
+        let hosts: Vec<HostId> = (0..count).map(|_| self.handle.add_host()).collect();
+        let mut producers = Vec::new();
+        for number in 0..self.workload.producers {
+            let host = hosts[number as usize % hosts.len()];
+            let config = self.config(cluster)?;
+            let producer = Producer::with_env(config, &self.handle.env(host))?;
+            producer.warm_up(&[TOPIC]).await?;
+            producers.push(producer);
+        }
+        Ok(producers)
+    }
+
+    /// Whether every partition has a leader and all its replicas in sync.
+    fn is_whole(&self, cluster: &ClusterHandle) -> bool {
+        (0..self.workload.partitions).all(|partition| {
+            let replicas = cluster.isr(TOPIC, partition).map_or(0, |isr| isr.len());
+            cluster.leader(TOPIC, partition).is_some()
+                && replicas == self.workload.replicas.unsigned_abs() as usize
+        })
+    }
+
+    /// Reads the topic from a machine that does not count.
+    async fn read_back(&self, cluster: &ClusterHandle) -> Result<Found> {
+        let config = ConsumerConfig::new(cluster.bootstrap()).auto_offset_reset(OffsetReset::None);
+        let env = self.handle.env(self.handle.add_observer());
+        let mut consumer = Consumer::with_env(config, &env)?;
+        let partitions: Vec<TopicPartition> =
+            (0..self.workload.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
+        consumer.assign(partitions.iter().cloned());
+        for partition in &partitions {
+            consumer.seek(partition, 0)?;
+        }
+        let ends = consumer.end_offsets(&partitions).await?;
+        let mut left: i64 = ends.iter().map(|(_, end)| *end).sum();
+        let mut found = Found::new();
+        while left > 0 {
+            for record in consumer.poll(Duration::from_secs(60)).await? {
+                let number = record.value().and_then(number).ok_or_else(|| {
+                    Error::Unexpected("a record that this run has not sent".into())
+                })?;
+                left -= 1;
+                found.entry(record.partition()).or_default().push((record.offset(), number));
+            }
+        }
+        consumer.close().await;
+        Ok(found)
+    }
+
+    fn note(
+        &self,
+        sample: &mut Sample,
+        played: &Played,
+        happened: &Happened,
+        delays: &BTreeMap<i32, Duration>,
+        cluster: &ClusterHandle,
+    ) {
+        let Some(first) = happened.first else { return };
+        let stall = longest_silence(&played.fates, nanos(first));
+        sample.note("stall_ms", worst_ms(stall));
+        if happened.leaders_moved > 0 {
+            sample.note("leaders_moved", Figure::Total(happened.leaders_moved as f64));
+        }
+        if let Some((broker, dropped)) = happened.dropped {
+            let others = || delays.iter().filter(|(id, _)| **id != broker).map(|(_, by)| *by);
+            let told = dropped.saturating_sub(first);
+            let all = nanos(told + others().max().unwrap_or_default());
+            sample.note(
+                "election_first_broker_ms",
+                worst_ms(nanos(told + others().min().unwrap_or_default())),
+            );
+            sample.note("election_all_brokers_ms", worst_ms(all));
+            let beyond = (stall as f64 - all as f64) / 1e6;
+            sample.note("stall_beyond_election_ms", Figure::Worst(beyond));
+        }
+        if let Some(slow) = happened.slowed {
+            self.note_shares(sample, played, slow, cluster);
+        }
+    }
+
+    /// What each broker was sent, by the leaders at the end.
+    fn note_shares(
+        &self,
+        sample: &mut Sample,
+        played: &Played,
+        slow: i32,
+        cluster: &ClusterHandle,
+    ) {
+        let mut bytes: BTreeMap<i32, u64> = BTreeMap::new();
+        for acknowledged in played.fates.iter().filter_map(|fate| fate.acknowledged) {
+            if let Some((leader, _)) = cluster.leader(TOPIC, acknowledged.partition) {
+                let size = self.workload.size as u64 * u64::from(self.workload.bundle);
+                *bytes.entry(leader).or_default() += size;
+            }
+        }
+        let total: u64 = bytes.values().sum();
+        for broker in cluster.broker_ids() {
+            let bytes = bytes.get(&broker).copied().unwrap_or(0);
+            sample.note(format!("broker_{broker}_bytes"), Figure::Total(bytes as f64));
+            if broker == slow {
+                let percent = 100.0 * bytes as f64 / total.max(1) as f64;
+                sample.note("slow_share_percent", Figure::Worst(percent));
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The producers of a workload.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use curtail::{Acks, Delivery, Error as ClientError, Producer, Record};
+use curtail_sim::world::Handle;
+use tokio::time::Instant;
+
+use super::TOPIC;
+use crate::{
+    experiments::{
+        Keys, Placement, Sample, Workload,
+        load::{Acknowledged, Fate, StickyByBatch, nanos},
+        phases::{Inside, Observation},
+    },
+    perf::Result,
+};
+
+/// What all producers have in common.
+pub(super) struct Load {
+    handle: Handle,
+    /// When the first record is due, in the world's time and in tokio's.
+    start: Duration,
+    start_instant: Instant,
+    /// Records of the workload that one sent here stands for.
+    bundle: u64,
+    records: u64,
+    warmup: u64,
+    rate: Option<f64>,
+    acks: Acks,
+    size: usize,
+    producers: u64,
+    keys: Keys,
+    placement: Placement,
+    partitions: i32,
+}
+
+/// What became of the records of one producer.
+pub(super) struct Sent {
+    fates: Vec<(u64, Fate)>,
+    first_error: Option<String>,
+    requests: u64,
+}
+
+/// What became of all records, by their numbers.
+pub(super) struct Played {
+    pub(super) fates: Vec<Fate>,
+    first_error: Option<String>,
+    /// Produce requests that were sent.
+    pub(super) requests: u64,
+}
+
+impl Played {
+    pub(super) fn new(records: u64) -> Self {
+        let none = Fate { sent: 0, acknowledged: None };
+        let fates = vec![none; usize::try_from(records).unwrap_or(0)];
+        Self { fates, first_error: None, requests: 0 }
+    }
+
+    pub(super) fn add(&mut self, sent: Sent) {
+        for (number, fate) in sent.fates {
+            self.fates[number as usize] = fate;
+        }
+        self.first_error = self.first_error.take().or(sent.first_error);
+        self.requests += sent.requests;
+    }
+}
+
+impl Load {
+    /// To be called in the world, whose time is `start` later.
+    pub(super) fn new(workload: &Workload, acks: Acks, handle: Handle, start: Duration) -> Self {
+        let ahead = start.saturating_sub(handle.now());
+        Self {
+            handle,
+            start,
+            start_instant: Instant::now() + ahead,
+            bundle: u64::from(workload.bundle.max(1)),
+            records: workload.records,
+            warmup: workload.warmup,
+            rate: workload.rate,
+            acks,
+            size: workload.size,
+            producers: u64::from(workload.producers.max(1)),
+            keys: workload.keys,
+            placement: workload.placement,
+            partitions: workload.partitions,
+        }
+    }
+
+    /// How many records are sent.
+    pub(super) fn records(&self) -> u64 {
+        self.records.div_ceil(self.bundle)
+    }
+
+    /// When a record of the workload is due, in nanoseconds since the start; at once without a rate.
+    fn due(&self, record: u64) -> u64 {
+        self.rate.map_or(0, |rate| (record as f64 * 1e9 / rate) as u64)
+    }
+
+    /// When a record here is to be sent: with the last of those it stands for.
+    fn leaves(&self, number: u64) -> Duration {
+        let last = (number * self.bundle + self.bundle - 1).min(self.records - 1);
+        self.start + Duration::from_nanos(self.due(last))
+    }
+
+    fn since_start(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.start_instant))
+    }
+
+    /// What was seen inside the brokers.
+    pub(super) fn seen(&self, inside: Inside) -> Observation {
+        inside.end(self.start_instant.into_std())
+    }
+
+    /// The figures of the records behind the warm-up.
+    pub(super) fn sample(&self, played: &Played, seen: &Observation) -> Sample {
+        let mut sample = Sample::default();
+        let mut end = 0;
+        for record in 0..self.records {
+            let fate = &played.fates[(record / self.bundle) as usize];
+            let Some(acknowledged) = fate.acknowledged else {
+                sample.errors += 1;
+                continue;
+            };
+            if record < self.warmup {
+                continue;
+            }
+            let due = if self.rate.is_some() { self.due(record) } else { fate.sent };
+            sample.records += 1;
+            let latency = acknowledged.at.saturating_sub(due);
+            sample.latency.record_nanos(latency);
+            sample.over_time.record(due, latency);
+            seen.note((record / self.bundle) as usize, due, &acknowledged, self.acks, &mut sample);
+            end = end.max(acknowledged.at);
+        }
+        sample.bytes = sample.records * self.size as u64;
+        sample.elapsed = Duration::from_nanos(end.saturating_sub(self.due(self.warmup)));
+        sample.first_error.clone_from(&played.first_error);
+        sample
+    }
+}
+
+/// One producer at work.
+pub(super) struct Sender {
+    load: Arc<Load>,
+    producer: Producer,
+    next: u64,
+    value: Vec<u8>,
+    sticky: Option<StickyByBatch>,
+    /// What has no outcome yet, or is behind something without one.
+    pending: VecDeque<Pending>,
+    /// How many have left `pending`.
+    settled: usize,
+    sent: Sent,
+}
+
+struct Pending {
+    number: u64,
+    sent: u64,
+    delivery: Result<Delivery, ClientError>,
+}
+
+impl Sender {
+    pub(super) fn new(load: Arc<Load>, producer: Producer, number: u64, seed: u64) -> Self {
+        let sticky = (load.placement == Placement::StickyByBatch)
+            .then(|| StickyByBatch::new(load.partitions, seed));
+        // Zeros take no room on the disks. Nothing is compressed, so that they are as good as anything else.
+        let value = vec![0; load.size * load.bundle as usize];
+        Self {
+            load,
+            producer,
+            next: number,
+            value,
+            sticky,
+            pending: VecDeque::new(),
+            settled: 0,
+            sent: Sent { fates: Vec::new(), first_error: None, requests: 0 },
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<Sent> {
+        let load = Arc::clone(&self.load);
+        while self.next < load.records() {
+            load.handle.until(load.leaves(self.next)).await;
+            self.send(self.next).await?;
+            self.settle();
+            self.next += load.producers;
+        }
+        self.producer.flush().await?;
+        self.settle();
+        self.sent.requests = self.producer.metrics().all_brokers().request_total;
+        self.producer.close().await?;
+        Ok(self.sent)
+    }
+
+    async fn send(&mut self, number: u64) -> Result<()> {
+        let Self { load, producer, value, .. } = self;
+        value[..8].copy_from_slice(&number.to_be_bytes());
+        let key = match load.keys {
+            Keys::None => None,
+            Keys::Cycle(count) => Some((number % count).to_be_bytes()),
+        };
+        let mut record = Record::to(TOPIC).value(value);
+        if let Some(key) = &key {
+            record = record.key(key);
+        }
+        if let Some(sticky) = &self.sticky {
+            record = record.partition(sticky.current);
+        }
+        let sent = load.since_start(Instant::now());
+        let delivery = match producer.try_send(record) {
+            // The rate is kept as far as memory allows; what waits for it is late.
+            Err(ClientError::BufferFull { .. } | ClientError::IllegalState(_)) => {
+                producer.send(record).await
+            }
+            other => other,
+        };
+        if let Err(error @ (ClientError::Closed | ClientError::RecordTooLarge { .. })) = delivery {
+            return Err(error.into());
+        }
+        if let (Some(sticky), Ok(delivery)) = (&mut self.sticky, &delivery) {
+            let (pending, settled) = (&self.pending, self.settled);
+            // What is settled is in no open batch.
+            sticky.sent(delivery, settled + pending.len(), |index| {
+                pending.get(index.checked_sub(settled)?)?.delivery.as_ref().ok()
+            });
+        }
+        self.pending.push_back(Pending { number, sent, delivery });
+        Ok(())
+    }
+
+    /// Takes over the outcomes that are there, as far as none is missing before them.
+    fn settle(&mut self) {
+        while let Some(Pending { number, sent, delivery }) = self.pending.pop_front() {
+            let outcome = match delivery {
+                Err(error) => Err(error),
+                Ok(delivery) => match (delivery.outcome(), delivery.timing()) {
+                    (None, _) => {
+                        let delivery = Ok(delivery);
+                        self.pending.push_front(Pending { number, sent, delivery });
+                        return;
+                    }
+                    (Some(outcome), timing) => outcome
+                        .and_then(|metadata| Ok((metadata, timing.ok_or(ClientError::Closed)?))),
+                },
+            };
+            let acknowledged = match outcome {
+                Ok((metadata, timing)) => Some(Acknowledged {
+                    partition: metadata.partition,
+                    offset: metadata.offset,
+                    written: Some(self.load.since_start(timing.first_written)),
+                    at: self.load.since_start(timing.acknowledged),
+                }),
+                Err(error) => {
+                    self.sent.first_error.get_or_insert_with(|| error.to_string());
+                    None
+                }
+            };
+            self.settled += 1;
+            self.sent.fates.push((number, Fate { sent, acknowledged }));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+use super::super::{ClusterKind, Report, Setting, find, run};
+use crate::peers::Client;
+
+fn report(name: &str, scale: f64, seed: u64) -> Report {
+    run(find(name).unwrap(), &setting(scale, seed), &mut |_| {}).unwrap()
+}
+
+fn setting(scale: f64, seed: u64) -> Setting {
+    Setting {
+        cluster: ClusterKind::Sim,
+        arm: None,
+        clients: vec![Client::Curtail],
+        peers: None,
+        scale,
+        seed,
+        reader: false,
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_byte_for_byte_and_another_one_another() {
+    let arms = |seed| serde_json::to_string(&report("slow-broker", 0.01, seed).arms).unwrap();
+    let json = |seed| serde_json::to_string(&report("slow-broker", 0.01, seed)).unwrap();
+    let first = json(1);
+    assert_eq!(first, json(1));
+    assert_ne!(arms(1), arms(2));
+}
+
+/// The experiments at a fraction of their size: faults happen, and nothing is lost, repeated or out of order.
+#[test]
+fn faults_are_played_and_checked() {
+    for (name, scale, figure) in [
+        ("leader-move", 0.0005, "leaders_moved"),
+        ("killed-leader", 0.02, "election_all_brokers_ms"),
+        ("frozen-leader", 0.02, "election_all_brokers_ms"),
+    ] {
+        let report = report(name, scale, 3);
+        assert_eq!(report.arms.len(), 4);
+        for arm in &report.arms {
+            let failures = [arm.errors, arm.lost, arm.duplicated, arm.reordered];
+            assert_eq!(failures, [0; 4], "{name} {}", arm.name);
+            assert!(arm.records > 500, "{name} {}: {} records", arm.name, arm.records);
+            assert!(arm.phases_us.commit.is_some(), "{name} {}", arm.name);
+            assert!(arm.extra["stall_ms"] > 0.0, "{name} {}: {:?}", arm.name, arm.extra);
+            assert!(arm.extra[figure] >= 100.0, "{name} {}: {:?}", arm.name, arm.extra);
+        }
+        let modelled = |what: &str| report.models.iter().any(|of| of.what.contains(what));
+        assert!(modelled("network") && modelled("metadata") && modelled("writing"), "{name}");
+    }
+}
+
+#[test]
+fn an_experiment_that_virtual_time_says_nothing_about_says_so() {
+    let refused = run(find("metadata-churn").unwrap(), &setting(1.0, 1), &mut |_| {}).unwrap_err();
+    assert!(refused.to_string().contains("metadata-churn says nothing in virtual time"));
+}

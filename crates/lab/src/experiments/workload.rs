@@ -1,0 +1,158 @@
+//! What an experiment does, as data: for a runner in virtual time, which has no threads to wait with.
+
+use std::time::Duration;
+
+use super::{Arm, Keys, Modelled, Order, Placement};
+
+/// A load on one topic, and what happens to the cluster meanwhile.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Brokers of the cluster.
+    pub brokers: u32,
+    /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
+    pub broker_properties: Vec<(&'static str, String)>,
+    /// Partitions of the topic.
+    pub partitions: i32,
+    /// Replicas of each.
+    pub replicas: i16,
+    /// Producers, which share the load evenly.
+    pub producers: u32,
+    /// Machines they are spread over.
+    pub client_hosts: u32,
+    /// The producers' settings by Kafka's names; later ones win.
+    pub properties: Vec<(&'static str, String)>,
+    /// Records of all producers together.
+    pub records: u64,
+    /// How many of them at the start are sent and checked but not measured.
+    pub warmup: u64,
+    /// Records a second of all producers together, above 0; `None` for as many as they get rid of.
+    pub rate: Option<f64>,
+    /// Bytes of a value, at least 8.
+    pub size: usize,
+    /// How many records one record of the load stands for, at least 1: it is as large as all of them, is sent when the last of
+    /// them is due, and the latency of each counts from when it was due itself.
+    pub bundle: u32,
+    /// Keys.
+    pub keys: Keys,
+    /// Who chooses the partitions of records without a key.
+    pub placement: Placement,
+    /// Which order the topic must have.
+    pub order: Order,
+    /// What happens when, counted from the moment at which the first record is due.
+    pub script: Vec<(Duration, Act)>,
+    /// What is a model.
+    pub model: Model,
+}
+
+impl Workload {
+    /// What a report has to say of the model.
+    #[must_use]
+    pub fn models(&self) -> Vec<Modelled> {
+        let Model { latency, jitter, bandwidth, socket_buffer, .. } = self.model;
+        let Model { request, append, disk_bandwidth, .. } = self.model;
+        let (shortest, longest) = self.model.propagation;
+        let time = |duration: Duration| format!("{duration:?}");
+        let mut models = vec![
+            Modelled::new(
+                "the network",
+                [
+                    ("one way at least", time(latency)),
+                    ("longer by at most", time(jitter)),
+                    ("each machine, each direction", format!("{bandwidth} bytes/s")),
+                    ("socket buffers", format!("{socket_buffer} bytes")),
+                ],
+            ),
+            Modelled::new(
+                "what a broker's writing takes, one request at a time",
+                [
+                    ("a request", time(request)),
+                    ("a batch of it", time(append)),
+                    ("its bytes", format!("{disk_bandwidth} bytes/s")),
+                ],
+            ),
+            Modelled::new(
+                "how long metadata is under way to a broker, each broker having a time of its own",
+                [("at least", time(shortest)), ("at most", time(longest))],
+            ),
+        ];
+        if self.bundle > 1 {
+            models.push(Modelled::new(
+                "the load: several records are sent as one that is as large, when the last of them is due",
+                [("records in one", self.bundle.to_string())],
+            ));
+        }
+        models
+    }
+}
+
+/// Something that happens to the cluster. What is broken at the end is set right before the topic is read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Each partition is led by the next one of its in-sync replicas.
+    RotateLeaders,
+    /// A broker's answers to produce requests are so much later from now on.
+    Slow {
+        /// Its id.
+        broker: i32,
+        /// How much later.
+        by: Duration,
+    },
+    /// kill -9
+    Kill {
+        /// The broker's id.
+        broker: i32,
+    },
+    /// SIGSTOP
+    Freeze {
+        /// The broker's id.
+        broker: i32,
+    },
+    /// SIGCONT
+    Thaw {
+        /// The broker's id.
+        broker: i32,
+    },
+}
+
+/// What takes time in the simulation, and how much. Client and brokers are the real ones; beyond this processors cost no time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// Network: the shortest way from one machine to another.
+    pub latency: Duration,
+    /// Network: so much longer at most, each length as likely as any other.
+    pub jitter: Duration,
+    /// Network: bytes a second of each machine, in each direction.
+    pub bandwidth: u64,
+    /// Network: bytes under way and unread in one direction of a connection.
+    pub socket_buffer: usize,
+    /// Broker: what it needs for a request that writes, or a follower for an answer with something to write, one at a time.
+    pub request: Duration,
+    /// Broker: what it needs for each batch of it.
+    pub append: Duration,
+    /// Broker: bytes that it writes a second.
+    pub disk_bandwidth: u64,
+    /// Metadata: the shortest and the longest time from the controller to a broker; each broker has its own in between.
+    pub propagation: (Duration, Duration),
+}
+
+impl Default for Model {
+    /// Machines of the size that the published figures are from (`m5.xlarge`, `r5.xlarge`): up to 10 Gbit/s of network, four
+    /// processors that share a tenth of a millisecond for a request, a page cache before the disk. Metadata takes as long as on Apache Kafka 4.3 on an idle machine: 54 to 129 ms.
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(250),
+            jitter: Duration::from_micros(100),
+            bandwidth: 1_250_000_000,
+            socket_buffer: 4 << 20,
+            request: Duration::from_micros(25),
+            append: Duration::from_micros(5),
+            disk_bandwidth: 500_000_000,
+            propagation: (Duration::from_millis(54), Duration::from_millis(129)),
+        }
+    }
+}
+
+/// An experiment's settings of the client, and over them those of an arm.
+pub(super) fn properties(own: &[(&'static str, &str)], arm: &Arm) -> Vec<(&'static str, String)> {
+    own.iter().chain(arm.properties).map(|(name, value)| (*name, (*value).to_owned())).collect()
+}

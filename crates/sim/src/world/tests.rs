@@ -1,0 +1,110 @@
+use std::{io::ErrorKind, sync::Arc};
+
+use curtail_cluster::disk::Disk;
+use curtail_net::{Socket, SocketExt as _, SocketOptions};
+use tokio::time::{Instant, sleep};
+
+use super::{disk::PacedDisk, *};
+
+const US: u64 = 1000;
+
+fn model() -> Model {
+    Model {
+        latency: Duration::from_micros(250),
+        jitter: Duration::ZERO,
+        bandwidth: 1_000_000_000,
+        socket_buffer: 100_000,
+        request: Duration::from_micros(10),
+        append: Duration::from_micros(20),
+        disk_bandwidth: 500_000_000,
+    }
+}
+
+async fn pair(handle: &Handle) -> (Arc<dyn Socket>, Arc<dyn Socket>, HostId) {
+    let (client, server) = (handle.add_host(), handle.add_host());
+    let addr = SocketAddr::new(server.ip(), 9);
+    let listener = handle.env(server).net.listen(addr).await.unwrap();
+    let net = handle.env(client).net;
+    let (ours, theirs) =
+        tokio::join!(net.connect(addr, SocketOptions::default()), listener.accept());
+    (ours.unwrap().into(), theirs.unwrap().0.into(), server)
+}
+
+#[test]
+fn messages_take_their_way_and_their_bandwidth_to_the_nanosecond() {
+    let world = World::new(model(), 1).unwrap();
+    let handle = world.handle();
+    world.run(async move {
+        let began = Instant::now();
+        let (ours, theirs, _) = pair(&handle).await;
+        assert_eq!(handle.clock.now(), 500 * US);
+        ours.write_all(&[1; 1000]).await.unwrap();
+        ours.write_all(&[2; 1000]).await.unwrap();
+        let mut buf = [0; 3000];
+        assert_eq!(theirs.read(&mut buf).await.unwrap(), 1000);
+        assert_eq!(handle.clock.now(), 751 * US);
+        assert_eq!(theirs.read(&mut buf).await.unwrap(), 1000);
+        assert_eq!((handle.clock.now(), buf[0]), (752 * US, 2));
+        // Tokio's clock is the same one, and its timers are as coarse as ever.
+        assert_eq!(began.elapsed(), handle.now());
+        sleep(Duration::from_millis(2)).await;
+        assert_eq!(handle.now(), Duration::from_millis(3));
+        handle.until(Duration::from_nanos(3_000_001)).await;
+        assert_eq!(began.elapsed(), Duration::from_nanos(3_000_001));
+        // Nobody skips what lies between two distant timers.
+        let far = tokio::spawn(sleep(Duration::from_secs(100)));
+        handle.until(Duration::from_micros(7_000_500)).await;
+        assert_eq!(handle.now(), Duration::from_micros(7_000_500));
+        far.await.unwrap();
+        assert_eq!(handle.now(), Duration::from_millis(100_004));
+    });
+}
+
+#[test]
+fn a_full_connection_takes_no_more_and_a_closed_one_says_so() {
+    let world = World::new(model(), 1).unwrap();
+    let handle = world.handle();
+    world.run(async move {
+        let (ours, theirs, server) = pair(&handle).await;
+        let big = vec![7; 250_000];
+        let reading = tokio::spawn(async move {
+            let mut read = Vec::new();
+            let mut buf = vec![0; 60_000];
+            while read.len() < 250_000 {
+                let count = theirs.read(&mut buf).await.unwrap();
+                assert!(count > 0);
+                read.extend_from_slice(&buf[..count]);
+            }
+            (read, theirs)
+        });
+        ours.write_all(&big).await.unwrap();
+        let (read, theirs) = reading.await.unwrap();
+        assert!(read == big);
+        theirs.write_all(b"bye").await.unwrap();
+        drop(theirs);
+        let mut buf = [0; 10];
+        assert_eq!(ours.read(&mut buf).await.unwrap(), 3);
+        assert_eq!(ours.read(&mut buf).await.unwrap(), 0);
+        assert_eq!(ours.write_all(b"?").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let addr = SocketAddr::new(server.ip(), 10);
+        let refused = handle.env(server).net.connect(addr, SocketOptions::default()).await;
+        assert_eq!(refused.err().unwrap().kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn a_disk_writes_for_one_request_at_a_time() {
+    let world = World::new(model(), 1).unwrap();
+    let handle = world.handle();
+    world.run(async move {
+        let disk = PacedDisk::new(handle.clock.clone(), model());
+        let (first, second) = (disk.turn(1, 5000).unwrap(), disk.turn(2, 0).unwrap());
+        second.await;
+        assert_eq!(handle.clock.now(), 90 * US);
+        first.await;
+        assert_eq!(handle.clock.now(), 90 * US);
+        handle.until(Duration::from_micros(100)).await;
+        disk.turn(1, 0).unwrap().await;
+        assert_eq!(handle.clock.now(), 130 * US);
+    });
+}
