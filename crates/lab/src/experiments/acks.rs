@@ -3,7 +3,8 @@
 
 use super::{
     Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
-    durability::{SOURCE, TARGET_MS, flat_out, measure, quantile_ms},
+    Workload,
+    durability::{SOURCE, TARGET_MS, both_of_the_post, flat_out, measure, quantile_ms},
     testbed::Needs,
 };
 use crate::perf::Result;
@@ -55,6 +56,10 @@ impl Experiment for Acks {
             note: "without a limit: nine producers, nine consumers, nine r5.xlarge in three zones, SASL_SSL, lz4",
         };
         vec![published(LEADER.name, 195.0), published(ALL.name, 161.0)]
+    }
+
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        Ok(both_of_the_post(setting, arm, REPLICAS))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use super::{
-    Figure, Sample, Turn,
+    Arm, Figure, Model, Placement, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Senders, rehearse, with_properties},
+    workload::properties,
 };
 use crate::perf::Result;
 
@@ -38,6 +39,47 @@ const FLAT_OUT: f64 = 600_000.0;
 
 /// Client settings that the post's experiments have in common.
 const COMMON: &[(&str, &str)] = &[("linger.ms", "5"), ("compression.type", "lz4")];
+
+/// In virtual time it is the post's own size: nine brokers, 108 partitions, 90 MB/s.
+const POST_BROKERS: u32 = 9;
+const POST_PARTITIONS: i32 = 108;
+const POST_AGENTS: u32 = 9;
+const POST_RATE: f64 = 90.0 * 1024.0 * 1024.0 / SIZE as f64;
+/// In virtual time: records sent as fast as possible.
+const POST_FLAT_OUT: f64 = 4_000_000.0;
+/// In virtual time: from zone to zone of a region.
+const ZONES: (Duration, Duration) = (Duration::from_micros(300), Duration::from_micros(500));
+
+/// The post's set-up in virtual time with so many producers and replicas. Its values are random: lz4 would not make them smaller.
+pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas: i16) -> Workload {
+    let records = POST_RATE * STEADY.mul_f64(setting.scale).as_secs_f64();
+    Workload {
+        brokers: POST_BROKERS,
+        broker_properties: Vec::new(),
+        partitions: POST_PARTITIONS,
+        replicas,
+        producers,
+        client_hosts: POST_AGENTS,
+        properties: properties(&[("linger.ms", "5")], arm),
+        records: records as u64,
+        warmup: (records * 0.1) as u64,
+        rate: Some(POST_RATE),
+        size: SIZE,
+        bundle: 1,
+        keys: Keys::Cycle(KEYS),
+        placement: Placement::Producer,
+        order: Order::SentInTurn(producers.into()),
+        script: Vec::new(),
+        flat_out: None,
+        model: Model { latency: ZONES.0, jitter: ZONES.1, ..Model::default() },
+    }
+}
+
+/// The same with nine producers, and as fast as possible besides.
+pub(super) fn both_of_the_post(setting: &Setting, arm: &Arm, replicas: i16) -> Workload {
+    let flat_out = Some((POST_FLAT_OUT * setting.scale) as u64);
+    Workload { flat_out, ..of_the_post(setting, arm, POST_AGENTS, replicas) }
+}
 
 /// Runs both loads with so many replicas.
 ///
@@ -83,6 +125,12 @@ fn as_fast_as_possible(
     let mut fast = sent.sample();
     read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut fast)?;
     turn.testbed.delete_topic(&topic)?;
+    note_flat_out(sample, fast);
+    Ok(())
+}
+
+/// Notes bytes and time of a load without a limit, and what it failed in.
+pub(super) fn note_flat_out(sample: &mut Sample, fast: Sample) {
     sample.errors += fast.errors;
     sample.first_error = sample.first_error.take().or(fast.first_error);
     sample.lost += fast.lost;
@@ -90,7 +138,6 @@ fn as_fast_as_possible(
     sample.reordered += fast.reordered;
     sample.note("flat_out_mb", Figure::Total(fast.bytes as f64 / (1024.0 * 1024.0)));
     sample.note("flat_out_s", Figure::Total(fast.elapsed.as_secs_f64()));
-    Ok(())
 }
 
 /// Throughput without a limit, in MB/s.

@@ -147,6 +147,7 @@ impl Experiment for LeaderMove {
             placement: Placement::Producer,
             order: Order::Acknowledged,
             script: vec![(middle, Act::RotateLeaders)],
+            flat_out: None,
             model: Model { propagation: KIP_PROPAGATION, ..Model::default() },
         })
     }

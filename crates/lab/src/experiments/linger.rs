@@ -3,16 +3,17 @@
 //!
 //! As in the post, with a twelfth of its 90 MB/s and 36 of its 108 partitions: three brokers in place of nine, and the
 //! producers share the machine with them. At that rate a producer has hardly ever two records for one partition within
-//! the linger, so they have no keys: each producer fills one partition at a time. The post names neither its three configurations nor figures; here they are its
-//! default of 0, and both ends of the 5 to 10 ms that it recommends.
+//! the linger, so they have no keys: each producer fills one partition at a time. The post names neither its three
+//! configurations nor figures; here they are its default of 0, and both ends of the 5 to 10 ms that it recommends. In
+//! virtual time brokers, partitions and throughput are the post's own.
 
 use std::time::Duration;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn, Workload,
     check::{Order, read_back},
-    durability::{PARTITIONS, SIZE, SOURCE, WARMUP, quantile_ms},
-    load::{Load, Senders, rehearse},
+    durability::{PARTITIONS, SIZE, SOURCE, WARMUP, of_the_post, quantile_ms},
+    load::{Keys, Load, Senders, rehearse},
     testbed::Needs,
 };
 use crate::perf::Result;
@@ -56,6 +57,11 @@ impl Experiment for Linger {
     /// The post shows them as a picture only.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
+    }
+
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let post = of_the_post(setting, arm, PRODUCERS as u32, REPLICAS);
+        Ok(Workload { keys: Keys::None, order: Order::Acknowledged, ..post })
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -178,6 +178,7 @@ impl Experiment for LostLeader {
             placement: Placement::Producer,
             order: if keyless { Order::Acknowledged } else { Order::Sent },
             script,
+            flat_out: None,
             model: Model::default(),
         })
     }

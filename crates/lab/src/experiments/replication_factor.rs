@@ -1,8 +1,8 @@
 //! What each further copy costs: one, two and three replicas with acks=all.
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
-    durability::{SOURCE, TARGET_MS, flat_out, measure, quantile_ms},
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn, Workload,
+    durability::{SOURCE, TARGET_MS, both_of_the_post, flat_out, measure, quantile_ms},
     testbed::Needs,
 };
 use crate::perf::{Error, Result};
@@ -41,13 +41,16 @@ impl Experiment for ReplicationFactor {
         Vec::new()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        Ok(both_of_the_post(setting, arm, replicas(arm)?))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
-        let no_arm = |_| Error::Options(format!("no arm {}", turn.arm.name));
-        measure(turn, self.name(), turn.arm.name.parse().map_err(no_arm)?)
+        measure(turn, self.name(), replicas(turn.arm)?)
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
@@ -75,4 +78,9 @@ impl Experiment for ReplicationFactor {
         }
         conditions
     }
+}
+
+/// An arm's name is the number of its replicas.
+fn replicas(arm: &Arm) -> Result<i16> {
+    arm.name.parse().map_err(|_| Error::Options(format!("no arm {}", arm.name)))
 }

@@ -140,6 +140,7 @@ impl Experiment for SlowBroker {
             placement: case.placement,
             order: Order::Acknowledged,
             script: vec![(Duration::ZERO, Act::Slow { broker: SLOW, by: DELAY })],
+            flat_out: None,
             model: Model::default(),
         })
     }

@@ -24,6 +24,7 @@ use self::{
 use super::{
     Figure, Model, Sample, Workload,
     check::{Found, compare},
+    durability::note_flat_out,
     load::{longest_silence, nanos, number, worst_ms},
     phases::Inside,
 };
@@ -45,6 +46,18 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// # Errors
 /// Settings that do not fit, a run that does not come to its end.
 pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
+    let flat_out = workload.flat_out.map(|records| {
+        let script = Vec::new();
+        Workload { records, warmup: 0, rate: None, script, flat_out: None, ..workload.clone() }
+    });
+    let mut sample = play_one(workload, seed)?;
+    if let Some(flat_out) = flat_out {
+        note_flat_out(&mut sample, play_one(flat_out, seed)?);
+    }
+    Ok(sample)
+}
+
+fn play_one(workload: Workload, seed: u64) -> Result<Sample> {
     let world = World::new(of(workload.model), seed).map_err(Error::Threads)?;
     let handle = world.handle();
     world.run(async move {

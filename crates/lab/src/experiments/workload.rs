@@ -40,6 +40,8 @@ pub struct Workload {
     pub order: Order,
     /// What happens when, counted from the moment at which the first record is due.
     pub script: Vec<(Duration, Act)>,
+    /// So many records are sent again to a topic of their own, as fast as possible, undisturbed, for their throughput alone.
+    pub flat_out: Option<u64>,
     /// What is a model.
     pub model: Model,
 }
