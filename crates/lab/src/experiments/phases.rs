@@ -93,7 +93,7 @@ enum Watch<'a> {
     /// They are looked into.
     Inside { testbed: &'a Testbed, journal: Arc<Journal> },
     /// They can only be asked.
-    Outside { testbed: &'a Testbed, prober: Prober<'a>, before: Probes },
+    Outside { testbed: &'a Testbed, prober: Box<Prober<'a>>, before: Box<Probes> },
 }
 
 impl<'a> Watch<'a> {
@@ -104,8 +104,8 @@ impl<'a> Watch<'a> {
         if testbed.observe(journal.clone()) {
             return Ok(Self::Inside { testbed, journal });
         }
-        let prober = Prober::new(testbed, &load.config, &load.topic, load.size)?;
-        let before = prober.probe()?;
+        let prober = Box::new(Prober::new(testbed, &load.config, &load.topic, load.size)?);
+        let before = Box::new(prober.probe()?);
         Ok(Self::Outside { testbed, prober, before })
     }
 
@@ -115,7 +115,7 @@ impl<'a> Watch<'a> {
         match &mut self {
             Self::Inside { journal, .. } => observation.journals = Some(journal.take(sent.start)),
             Self::Outside { testbed, prober, before } => {
-                observation.probes = std::mem::take(before);
+                observation.probes = std::mem::take(&mut **before);
                 observation.probes.add(prober.probe()?);
                 let described = testbed.describe(&sent.load.topic)?;
                 let leads = |p: &PartitionDescription| Some((p.partition, p.leader?));

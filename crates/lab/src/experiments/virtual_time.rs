@@ -193,7 +193,7 @@ impl Play {
             consumer.seek(partition, 0)?;
         }
         let ends = consumer.end_offsets(&partitions).await?;
-        let mut left: i64 = ends.iter().map(|(_, end)| *end).sum();
+        let mut left: i64 = ends.values().sum();
         let mut found = Found::new();
         while left > 0 {
             for record in consumer.poll(Duration::from_secs(60)).await? {

@@ -93,7 +93,8 @@ pub(super) async fn of_brokers_and_groups_change_while_they_run(backend: &Backen
         only(admin.incremental_alter_configs(&changes, Mode::Apply).await.unwrap())
     };
     let entry = async |resource: &ConfigResource, name: &str| {
-        let all = only(admin.describe_configs(&[resource.clone()]).await.unwrap()).unwrap();
+        let all =
+            only(admin.describe_configs(std::slice::from_ref(resource)).await.unwrap()).unwrap();
         let entry = all.into_iter().find(|entry| entry.name == name).unwrap();
         (entry.value.unwrap_or_default(), entry.source)
     };

@@ -4,20 +4,19 @@ use curtail::PartitionDescription;
 
 use super::{Cluster, Setting, Topic};
 
-/// Partitions by leader, replicas and replicas in sync.
-type Partitions<'a> = &'a [(Option<i32>, &'a [i32], &'a [i32])];
+/// A partition's leader, replicas and replicas in sync.
+type Partition<'a> = (Option<i32>, &'a [i32], &'a [i32]);
 
-fn topic(min_in_sync: usize, partitions: Partitions<'_>) -> Topic {
-    let partition = |(index, (leader, replicas, isr)): (i32, &(Option<i32>, &[i32], &[i32]))| {
-        PartitionDescription {
+fn topic(min_in_sync: usize, partitions: &[Partition<'_>]) -> Topic {
+    let partition =
+        |(index, (leader, replicas, isr)): (i32, &Partition<'_>)| PartitionDescription {
             partition: index,
             leader: *leader,
             leader_epoch: None,
             replicas: replicas.to_vec(),
             isr: isr.to_vec(),
             offline: Vec::new(),
-        }
-    };
+        };
     let partitions = (0..).zip(partitions).map(partition).collect();
     Topic { name: "t".into(), partitions, min_in_sync: Some(min_in_sync) }
 }
