@@ -116,6 +116,8 @@ impl Play {
         sample.duplicated = findings.duplicated * bundle;
         sample.reordered = findings.reordered * bundle;
         sample.note("requests", Figure::Total(played.requests as f64));
+        let known = delays.values().max().copied().unwrap_or_default();
+        sample.faults = happened.spans(&self.workload.script, known);
         self.note(&mut sample, &played, &happened, &delays, &cluster);
         Ok(sample)
     }

@@ -143,7 +143,11 @@ pub(super) fn environment(report: &Report) -> Element {
     let memory = memory_bytes.map_or_else(String::new, |bytes| {
         format!(", {} GiB of memory", short(bytes as f64 / f64::from(1 << 30)))
     });
-    let machine = format!("{cores} cores, {processor}{memory}");
+    let machine = match cores {
+        // A run in virtual time is the same on all of them.
+        0 => String::new(),
+        _ => format!("{cores} cores, {processor}{memory}"),
+    };
     let build = if *release_build { "release" } else { "development" };
     let versions = versions.iter().map(|(name, version)| format!("{name} {version}"));
     let versions: Vec<String> = versions.chain([format!("build {build}")]).collect();

@@ -7,7 +7,7 @@ use curtail_sim::world::Handle;
 use tokio::task::JoinHandle;
 
 use crate::{
-    experiments::Act,
+    experiments::{Act, FaultSpan},
     perf::{Error, Result},
 };
 
@@ -24,6 +24,43 @@ pub(super) struct Happened {
     pub(super) slowed: Option<i32>,
     killed: BTreeSet<i32>,
     frozen: BTreeSet<i32>,
+}
+
+impl Happened {
+    /// What was done when, for a picture of the run; after `known` every broker knows of a move.
+    pub(super) fn spans(&self, script: &[(Duration, Act)], known: Duration) -> Vec<FaultSpan> {
+        let ms = |at: Duration| at.as_secs_f64() * 1000.0;
+        let end = script.last().map_or(Duration::ZERO, |(at, _)| *at);
+        let mut spans = Vec::new();
+        for &(at, act) in script {
+            let (until, what) = match act {
+                Act::RotateLeaders => {
+                    (at + known, "all leaders move, until every broker knows".to_owned())
+                }
+                Act::Slow { broker, by } if by.is_zero() => {
+                    (at, format!("broker {broker} is as before"))
+                }
+                Act::Slow { broker, by } => {
+                    (end.max(at), format!("broker {broker} is {by:?} slower"))
+                }
+                Act::Kill { broker } => (
+                    self.given_up(broker, at),
+                    format!("broker {broker} is killed, until it is dropped"),
+                ),
+                Act::Freeze { broker } => {
+                    let thawed = script.iter().find(|(_, act)| *act == Act::Thaw { broker });
+                    (thawed.map_or(end, |(at, _)| *at), format!("broker {broker} hangs"))
+                }
+                Act::Thaw { .. } => continue,
+            };
+            spans.push(FaultSpan { from_ms: ms(at), until_ms: ms(until), what });
+        }
+        spans
+    }
+
+    fn given_up(&self, broker: i32, killed: Duration) -> Duration {
+        self.dropped.filter(|(id, _)| *id == broker).map_or(killed, |(_, at)| at)
+    }
 }
 
 /// Plays the script; returns when it is over and whoever was lost has been given up by the controller.
