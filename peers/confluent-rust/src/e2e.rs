@@ -49,7 +49,7 @@ async fn measure(
         let payload = &payloads[index as usize % PAYLOADS][..];
         let sent = fates.now();
         let record = ProducerRecord::new(args.topic.clone(), Some(payload));
-        Producer::send(producer, record, None).await?.await?;
+        Producer::send(producer, record, None).await?.get().await?;
         let records = consumer.poll(QUIET_LIMIT).await?;
         let read = fates.now();
         latency.record(read - sent);
