@@ -326,13 +326,15 @@ impl ClusterHandle {
         }
     }
 
-    /// Returns once every running broker has the metadata the controller has now.
+    /// Returns once every running broker has the metadata the controller has now, but for those that are kept from it
+    /// ([`ClusterHandle::freeze_metadata`], [`ClusterHandle::cut_off`]).
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn settled(&self) {
         let version = self.0.controller.image().version;
-        for slot in self.0.slots.values() {
+        let is_held = |id| self.0.controller.mailbox(id).is_some_and(|mailbox| mailbox.is_held());
+        for (&id, slot) in self.0.slots.iter().filter(|(id, _)| !is_held(**id)) {
             if *slot.phase.borrow() == Phase::Up {
                 let _ = slot.applied.subscribe().wait_for(|applied| *applied >= version).await;
             }

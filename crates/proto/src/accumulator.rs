@@ -219,6 +219,8 @@ struct Work<C> {
     regrouping: bool,
     not_before: Option<Instant>,
     failures: u32,
+    /// A batch came back and none was written since, whatever the leader is by now.
+    doubtful: bool,
     /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
     given_up: Order,
     /// Order of the first batch lost; of no meaning without a gap.
@@ -246,6 +248,7 @@ impl<C> Work<C> {
             regrouping: false,
             not_before: None,
             failures: 0,
+            doubtful: false,
             given_up: Order::whole(next_order),
             gap_at: Order::whole(0),
             largest: usize::MAX,
@@ -503,6 +506,7 @@ impl<C> PartitionQueue<C> {
             numbering.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
         }
         work.failures = 0;
+        work.doubtful = false;
         work.not_before = None;
     }
 
@@ -535,6 +539,7 @@ impl<C> PartitionQueue<C> {
                 work.not_before = work.not_before.max(not_before);
             }
         }
+        work.doubtful = true;
         work.comes_back(batch);
         None
     }
@@ -617,6 +622,12 @@ impl<C> PartitionQueue<C> {
         self.work.as_ref().map_or(0, |work| work.failures)
     }
 
+    /// Whether what is appended now waits behind a batch that came back, and nothing was written since. A new leader does
+    /// not end that, an acknowledgement does: until then nobody knows whether it takes anything.
+    pub fn is_doubtful(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.doubtful && !work.is_idle())
+    }
+
     /// Whether a batch is complete or is to be sent again, so that it need not wait for more records.
     pub fn has_complete(&self, policy: &BatchPolicy) -> bool {
         let full = |open: &OpenBatch<C>| open.builder.len() >= policy.batch_size;
@@ -678,6 +689,7 @@ impl<C> PartitionQueue<C> {
             work.regrouping = false;
             work.not_before = None;
             work.failures = 0;
+            work.doubtful = false;
         }
         unsent
     }

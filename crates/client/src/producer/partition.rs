@@ -210,9 +210,9 @@ impl PartitionState {
         anew && self.lane.is_some()
     }
 
-    /// Whether keyless records do better elsewhere: others are healthier, or what is here waits for another attempt.
+    /// Whether keyless records do better elsewhere: others are healthier, or what is here was not taken when it was last sent.
     pub(super) fn is_to_be_avoided(&self) -> bool {
-        self.avoided || self.queue.failures() > 0 && !self.queue.is_idle()
+        self.avoided || self.queue.is_doubtful()
     }
 
     /// For which broker memory is reserved now.

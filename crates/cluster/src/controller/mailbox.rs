@@ -23,6 +23,12 @@ struct Inner {
     cut_off: bool,
 }
 
+impl Inner {
+    fn is_held(&self) -> bool {
+        self.frozen || self.cut_off
+    }
+}
+
 /// What a broker does next with its metadata.
 pub(crate) struct Delivery {
     /// Versions that have come since the last look, oldest first.
@@ -71,12 +77,17 @@ impl Mailbox {
         self.inner.lock().cut_off
     }
 
+    /// Whether nothing may be applied for now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.inner.lock().is_held()
+    }
+
     pub(crate) fn take(&self) -> Delivery {
         let mut inner = self.inner.lock();
         Delivery {
             arrived: inner.queue.drain(..).collect(),
             delay: inner.delay,
-            frozen: inner.frozen || inner.cut_off,
+            frozen: inner.is_held(),
         }
     }
 

@@ -321,6 +321,32 @@ fn a_leader_that_is_news_ends_the_back_off() {
     assert_eq!(queue.failures(), 0);
 }
 
+/// A record appended behind a batch that a broker refuses would wait as long as that does.
+#[test]
+fn what_came_back_is_doubtful_until_something_is_written_whoever_leads() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    append(&mut queue, &policy, b"b", now);
+    let (first, second) = (take(&mut queue, &policy, 1, now), take(&mut queue, &policy, 1, now));
+    assert!(!queue.is_doubtful(), "nothing has come back");
+    assert!(queue.retry(first, false, None).is_none());
+    assert!(queue.retry(second, false, None).is_none());
+    assert!(queue.is_doubtful(), "nobody knows what the new leader does with it");
+    let refused = take(&mut queue, &policy, 2, now);
+    assert!(queue.retry(refused, false, Some(now)).is_none());
+    queue.leader_is_news();
+    assert!(queue.is_doubtful(), "the next leader has taken nothing either");
+    let (first, second) = (take(&mut queue, &policy, 3, now), take(&mut queue, &policy, 3, now));
+    queue.written(&first);
+    assert!(!queue.is_doubtful());
+    let lost = queue.retry(second, true, Some(now));
+    assert!(lost.is_none() && queue.is_doubtful());
+    let lost = queue.expire(&policy, now + policy.delivery_timeout);
+    queue.fail(&lost[0], true);
+    assert!(queue.is_idle() && !queue.is_doubtful(), "nothing is in the way");
+}
+
 #[test]
 fn back_off_holds_the_partition_and_success_ends_it() {
     let (policy, now) = (policy(1, 0), Instant::now());
