@@ -334,7 +334,7 @@ impl ClusterHandle {
     pub async fn settled(&self) {
         let version = self.0.controller.image().version;
         let is_held = |id| self.0.controller.mailbox(id).is_some_and(|mailbox| mailbox.is_held());
-        for (&id, slot) in self.0.slots.iter().filter(|(id, _)| !is_held(**id)) {
+        for (_, slot) in self.0.slots.iter().filter(|(id, _)| !is_held(**id)) {
             if *slot.phase.borrow() == Phase::Up {
                 let _ = slot.applied.subscribe().wait_for(|applied| *applied >= version).await;
             }

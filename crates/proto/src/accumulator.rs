@@ -8,6 +8,8 @@
 //! * while a batch of the partition waits to be sent again, nothing behind it leaves; and nothing leaves for
 //!   another broker while a batch is with the former one: each has its answer there or has been given back
 //!   ([`PartitionQueue::retry`]), after which an answer of the former broker must not count any more;
+//! * a batch that may as well be written to another partition is not sent behind one that came back, until something
+//!   is written ([`PartitionQueue::is_doubtful`]);
 //! * a sequence that can never be written is not waited for: the partition goes on in the next epoch, and a batch
 //!   of which nobody knows whether it was written under the old epoch is never written under the new one.
 //!
@@ -298,6 +300,17 @@ impl<C> Work<C> {
         self.again.insert(at, batch);
     }
 
+    /// Whether what is next could as well be written elsewhere, and whether the broker takes anything is about to be known:
+    /// once sent, it would be bound to what may be refused for long.
+    fn is_tested_before_next(&self) -> bool {
+        let is_next_bound = match (self.again.front(), self.sealed.front(), &self.open) {
+            (Some(_), ..) => true,
+            (None, Some(batch), _) => batch.bound,
+            (None, None, open) => open.as_ref().is_none_or(|open| open.bound),
+        };
+        self.doubtful && !self.in_flight.is_empty() && !is_next_bound
+    }
+
     fn is_drained(&self) -> bool {
         self.open.is_none() && self.sealed.is_empty() && self.again.is_empty()
     }
@@ -460,6 +473,9 @@ impl<C> PartitionQueue<C> {
             }
         }
         let work = self.work();
+        if work.is_tested_before_next() {
+            return Take::AfterOutcome;
+        }
         let Some(mut batch) = work.again.pop_front().or_else(|| work.sealed.pop_front()) else {
             return self.take_open(policy, idempotence, broker, now);
         };

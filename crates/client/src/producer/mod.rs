@@ -422,10 +422,16 @@ impl Shared {
         }
         let mut tries = if choice == Choice::Sticky { routing::TRIES } else { 0 };
         let mut passed = routing::Passed::default();
+        let ends = topic.kept.ends();
         loop {
             let target = Target { topic, partition, choice, may_leave: tries > 0 };
             match target.append(shared, &data, size, &mut memory) {
-                Appended::Done(delivery) => return Ok(Ok(delivery)),
+                Appended::Done(delivery) => {
+                    if choice == Choice::Sticky && tries == 0 {
+                        routing::keep(shared, topic, partition, ends);
+                    }
+                    return Ok(Ok(delivery));
+                }
                 Appended::Blocked(blocked) => return Ok(Err(blocked)),
                 Appended::BetterElsewhere
                     if routing::leave(shared, topic, partition, &mut passed) =>

@@ -369,13 +369,65 @@ pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Part
     if !shared.routing.policy.moves {
         return;
     }
-    let movable = partition.state.lock().queue.take_movable(&shared.policy);
-    for batch in movable {
-        place(shared, topic, partition, batch);
+    let ends = topic.kept.ends();
+    if move_out(shared, topic, partition) == Moved::NotAll {
+        keep(shared, topic, partition, ends);
     }
 }
 
-fn place(shared: &Shared, topic: &TopicState, from: &Arc<Partition>, batch: Batch<Completion>) {
+/// Records stay where they may wait for long, after a search for a better place that began when there were `ends` of a
+/// trouble. The caller holds no lock but that of the lanes.
+pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, ends: u64) {
+    if shared.routing.policy.moves && topic.kept.keep(partition.index as u32, ends) {
+        reconsider(shared, topic);
+    }
+}
+
+/// A trouble has ended: moves what stayed in others because there was no better place. The caller holds no lock but that
+/// of the lanes.
+pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
+    loop {
+        let kept = topic.kept.take();
+        let ends = topic.kept.ends();
+        let mut has_more = false;
+        for index in kept {
+            let Some(partition) = topic.partitions.get(index as usize) else { continue };
+            if partition.state.lock().is_to_be_avoided()
+                && move_out(shared, topic, partition) == Moved::NotAll
+            {
+                has_more |= topic.kept.keep(index, ends);
+            }
+        }
+        if !has_more {
+            return;
+        }
+    }
+}
+
+/// What became of the batches that may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    All,
+    NotAll,
+}
+
+fn move_out(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) -> Moved {
+    let movable = partition.state.lock().queue.take_movable(&shared.policy);
+    let mut moved = Moved::All;
+    for batch in movable {
+        if place(shared, topic, partition, batch) == Moved::NotAll {
+            moved = Moved::NotAll;
+        }
+    }
+    moved
+}
+
+fn place(
+    shared: &Shared,
+    topic: &TopicState,
+    from: &Arc<Partition>,
+    batch: Batch<Completion>,
+) -> Moved {
     let mut passed = Passed::default();
     for _ in 0..TRIES {
         let index = next_past(shared, topic, false, &passed).partition;
@@ -384,12 +436,14 @@ fn place(shared: &Shared, topic: &TopicState, from: &Arc<Partition>, batch: Batc
         if !Arc::ptr_eq(partition, from) && !state.is_to_be_avoided() {
             count(&shared.routing.counters.moved_batches, 1);
             count(&shared.routing.counters.moved_records, u64::from(batch.records));
-            return settle_in(shared, state, partition, batch);
+            settle_in(shared, state, partition, batch);
+            return Moved::All;
         }
         passed.add(state.account());
     }
     // There is no better place, or none was found: it stays.
     settle_in(shared, from.state.lock(), from, batch);
+    Moved::NotAll
 }
 
 fn settle_in(

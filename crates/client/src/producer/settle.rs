@@ -190,10 +190,14 @@ fn acknowledge(
 ) {
     let Sent { stats, partition, batch, .. } = sent;
     let mut state = partition.state.lock();
+    let was_doubtful = state.queue.is_doubtful();
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
     state.set_last_error(None);
     resubmit(state, &partition);
+    if was_doubtful {
+        shared.reconsider(&partition);
+    }
     let created = Instant::from_std(batch.created);
     let first_written = batch.first_taken.map_or(written, Instant::from_std);
     stats.batch_acknowledged(acknowledged - created, batch.records);

@@ -325,6 +325,7 @@ impl Shared {
         for partition in routing::review(self, topic, snapshot, is_fine) {
             routing::evacuate(self, topic, &partition);
         }
+        routing::reconsider(self, topic);
     }
 
     /// Routes keyless records anew if a broker has come into trouble or is out of it. The caller holds no lock.
@@ -368,6 +369,13 @@ impl Shared {
     pub(super) fn evacuate(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
             routing::evacuate(self, topic, partition);
+        }
+    }
+
+    /// A partition takes records again that had refused some.
+    pub(super) fn reconsider(&self, partition: &Partition) {
+        if let Some(topic) = self.topics.load().get(&partition.topic) {
+            routing::reconsider(self, topic);
         }
     }
 

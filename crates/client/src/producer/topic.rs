@@ -1,13 +1,17 @@
 //! A topic as the producer sees it: its partitions and the choice among them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
 use curtail_proto::partitioner::{Sticky, partition_for_key};
 use curtail_wire::Uuid;
+use parking_lot::Mutex;
 
 use super::{partition::Partition, partitioner::TopicPartitions, routing::Routes};
 use crate::{Error, ProducerConfig, Record, Result};
@@ -23,6 +27,38 @@ pub(super) struct TopicState {
     /// What the best broker's records had to expect at the last choice, in nanoseconds.
     pub(super) best_ns: AtomicU64,
     pub(super) door: Door,
+    pub(super) kept: Kept,
+}
+
+/// Partitions in trouble that keyless records stay in because there was no better one.
+///
+/// Whoever looks for a better one takes the number of [`Self::ends`] before. A trouble that ends after that is either
+/// seen by [`Self::keep`], or sees what was kept: nothing stays once there is a better place.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    ends: AtomicU64,
+    partitions: Mutex<BTreeSet<u32>>,
+}
+
+impl Kept {
+    /// How often a trouble has ended. One relaxed load on the append path.
+    pub(super) fn ends(&self) -> u64 {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    /// Records stay here. Says whether a trouble has ended since there were `ends`, so that they may not have to.
+    pub(super) fn keep(&self, index: u32, ends: u64) -> bool {
+        let mut partitions = self.partitions.lock();
+        partitions.insert(index);
+        self.ends() != ends
+    }
+
+    /// A trouble has ended: where to look for what may go elsewhere now.
+    pub(super) fn take(&self) -> BTreeSet<u32> {
+        let mut partitions = self.partitions.lock();
+        self.ends.fetch_add(1, Ordering::Relaxed);
+        std::mem::take(&mut partitions)
+    }
 }
 
 /// Whether records may enter the topic, and whether any have. One relaxed load on the append path.
@@ -102,6 +138,7 @@ impl TopicState {
             routes: ArcSwap::default(),
             best_ns: AtomicU64::new(0),
             door: Door::new(),
+            kept: Kept::default(),
         }
     }
 

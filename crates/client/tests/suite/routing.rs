@@ -7,6 +7,7 @@ use crate::common::{Backend, producer, read_all};
 use curtail::{
     Delivery, Error, Partitioner, Producer, ProducerConfig, Record, RecordMetadata, TopicPartitions,
 };
+use curtail_cluster::Cluster;
 use tokio::{task::JoinSet, time::timeout};
 
 const TOPIC: &str = "routed";
@@ -35,6 +36,16 @@ async fn greet(producer: &Producer) {
         let record = Record::to(TOPIC).partition(partition).value("hello");
         acknowledged(producer.send(record).await.expect("sent")).await;
     }
+}
+
+/// Waits for what nothing tells of.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let met = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), met).await.expect(what);
 }
 
 /// A delivery awaited on a task of its own, with the record's number.
@@ -177,12 +188,7 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
         let brokers = producer.metrics().brokers;
         brokers.get(&refuses).is_some_and(|broker| broker.record_retry_total > 1)
     };
-    let known = async {
-        while !is_back() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(60), known).await.expect("the bound record is refused again");
+    until("the bound record is refused again", is_back).await;
     for _ in 0..RECORDS {
         let delivery =
             producer.send(Record::to(TOPIC).value("keyless")).await.expect("there is room");
@@ -192,6 +198,129 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
     cluster.freeze_metadata(refuses, false);
     assert_eq!(acknowledged(bound).await.partition, 0);
     producer.close().await.expect("closed");
+}
+
+/// Two partitions at two brokers. Those of them that are `unaware` do not know that they lead one, and refuse what is bound
+/// to it.
+struct Two {
+    backend: Backend,
+    producer: Producer,
+    leaders: [i32; 2],
+    bound: Vec<Delivery>,
+}
+
+impl Two {
+    async fn of_which(unaware: &[i32]) -> Self {
+        let patient = Duration::from_secs(600);
+        let backend =
+            Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
+        backend.create_topic(TOPIC, 2, 2).await;
+        // Each record is a batch, and the next one goes to another partition.
+        let properties = [
+            ("batch.size", "1"),
+            ("delivery.timeout.ms", "120000"),
+            ("request.timeout.ms", "100000"),
+        ];
+        let producer = producer(&backend, &properties);
+        producer.warm_up(&[TOPIC]).await.expect("the leaders answer");
+        for partition in 0..2 {
+            let record = Record::to(TOPIC).partition(partition).value("hello");
+            acknowledged(producer.send(record).await.expect("sent")).await;
+        }
+        let mut two = Self { leaders: [0; 2], backend, producer, bound: Vec::new() };
+        two.move_to_brokers_of_which(unaware).await;
+        two
+    }
+
+    fn cluster(&self) -> &Cluster {
+        let Backend::Embedded(cluster) = &self.backend else { unreachable!("embedded") };
+        cluster
+    }
+
+    /// One broker has both partitions and is the former leader; each of the others has one.
+    async fn move_to_brokers_of_which(&mut self, unaware: &[i32]) {
+        let replicas = [0, 1].map(|index| self.cluster().isr(TOPIC, index).expect("replicas"));
+        let is_shared = |id: &&i32| replicas.iter().all(|of| of.contains(id));
+        let former = *replicas[0].iter().find(is_shared).expect("two of three brokers each");
+        self.leaders =
+            [0, 1].map(|n: usize| *replicas[n].iter().find(|id| !is_shared(id)).expect("two"));
+        for partition in 0..2 {
+            self.cluster().move_leader(TOPIC, partition, former).expect("moved");
+        }
+        self.cluster().settled().await;
+        for (partition, to) in (0..).zip(self.leaders) {
+            self.cluster().freeze_metadata(to, unaware.contains(&partition));
+            self.cluster().move_leader(TOPIC, partition, to).expect("moved");
+        }
+        self.cluster().settled().await;
+        for &partition in unaware {
+            let record = Record::to(TOPIC).partition(partition).value("bound");
+            self.bound.push(self.producer.send(record).await.expect("there is room"));
+        }
+        // A refusal is counted before the record is back in its queue.
+        let is_back = |partition: &i32| {
+            let brokers = self.producer.metrics().brokers;
+            let broker = brokers.get(&self.leaders[*partition as usize]);
+            broker.is_some_and(|broker| broker.record_retry_total > 1)
+        };
+        until("each is refused again", || unaware.iter().all(is_back)).await;
+    }
+
+    async fn send_keyless(&self, records: u32) -> Vec<Delivery> {
+        let mut keyless = Vec::new();
+        for _ in 0..records {
+            let record = Record::to(TOPIC).value("keyless");
+            keyless.push(self.producer.send(record).await.expect("there is room"));
+        }
+        keyless
+    }
+
+    /// Ends all trouble.
+    async fn recovers(self) {
+        for id in self.leaders {
+            self.cluster().freeze_metadata(id, false);
+            self.cluster().thaw(id);
+        }
+        for delivery in self.bound {
+            acknowledged(delivery).await;
+        }
+        self.producer.close().await.expect("closed");
+    }
+}
+
+/// Where every broker refuses, keyless records wait at some; the first one that takes records gets all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them() {
+    let two = Two::of_which(&[0, 1]).await;
+    let keyless = two.send_keyless(100).await;
+    assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
+    two.cluster().freeze_metadata(two.leaders[1], false);
+    for delivery in keyless {
+        assert_eq!(acknowledged(delivery).await.partition, 1);
+    }
+    assert!(two.bound[0].outcome().is_none(), "a bound record does not move");
+    two.recovers().await;
+}
+
+/// They stay with a broker that hangs only while the others refuse.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them() {
+    const IN_FLIGHT: usize = 5;
+    let two = Two::of_which(&[1]).await;
+    two.cluster().freeze(two.leaders[0]);
+    let mut keyless = two.send_keyless(100).await;
+    until("the broker is suspected", || two.producer.routing_metrics().choices_past_trouble > 0)
+        .await;
+    let sent = keyless.drain(..IN_FLIGHT).collect::<Vec<_>>();
+    assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
+    two.cluster().freeze_metadata(two.leaders[1], false);
+    for delivery in keyless {
+        assert_eq!(acknowledged(delivery).await.partition, 1);
+    }
+    two.recovers().await;
+    for delivery in sent {
+        acknowledged(delivery).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -237,12 +366,7 @@ async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() 
     backend.kill(dead);
     // The broker is known to be gone before anything is sent.
     let is_gone = || producer.metrics().brokers.get(&dead).is_none_or(|b| b.connection_count == 0);
-    let known = async {
-        while !is_gone() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(60), known).await.expect("the connection is closed");
+    until("the connection is closed", is_gone).await;
     let used_again = async {
         let mut used = std::collections::BTreeSet::new();
         while used.len() < 6 {

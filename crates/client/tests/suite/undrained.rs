@@ -76,7 +76,8 @@ async fn the_others_are_read_and_given_out() {
     assert!(metrics.partitions[&full].buffered_bytes > BUDGET / 3, "{metrics:?}");
     assert!(metrics.partitions[&full].buffered_bytes <= BUDGET, "{metrics:?}");
     assert_eq!(metrics.partitions[&quiet].lag, Some(20));
-    assert!(metrics.all_brokers().fetch_beside_session_total >= 19, "{metrics:?}");
+    // Until the first partition has what it may have, one answer brings both.
+    assert!(metrics.all_brokers().fetch_beside_session_total >= 10, "{metrics:?}");
     // What was fetched last waits for no more than one answer's records of the other partition.
     let mut given = [0_u64, 0];
     while given[1] == 0 {

@@ -233,6 +233,7 @@ fn nothing_overtakes_a_batch_that_is_sent_again() {
     let mut queue = known();
     for _ in 0..3 {
         append(&mut queue, &policy, b"a", now);
+        queue.bind();
     }
     let first = take(&mut queue, &policy, 1, now);
     let second = take(&mut queue, &policy, 1, now);
@@ -345,6 +346,32 @@ fn what_came_back_is_doubtful_until_something_is_written_whoever_leads() {
     let lost = queue.expire(&policy, now + policy.delivery_timeout);
     queue.fail(&lost[0], true);
     assert!(queue.is_idle() && !queue.is_doubtful(), "nothing is in the way");
+}
+
+/// Behind what is refused again and again it would be as stuck as that.
+#[test]
+fn what_is_not_bound_does_not_follow_what_came_back_before_something_is_written() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    let first = take(&mut queue, &policy, 1, now);
+    assert!(queue.retry(first, false, None).is_none());
+    append(&mut queue, &policy, b"b", now);
+    queue.bind();
+    for unbound in [b"c", b"d"] {
+        append(&mut queue, &policy, unbound, now);
+    }
+    let (first, bound) = (take(&mut queue, &policy, 2, now), take(&mut queue, &policy, 2, now));
+    assert_eq!(header(&bound).base_sequence, 1, "the record that is bound does not wait");
+    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert!(queue.retry(first, false, Some(now)).is_none());
+    assert!(queue.retry(bound, false, Some(now)).is_none());
+    assert_eq!(queue.take_movable(&policy).len(), 2, "both may go elsewhere");
+    append(&mut queue, &policy, b"e", now);
+    let (first, bound) = (take(&mut queue, &policy, 2, now), take(&mut queue, &policy, 2, now));
+    queue.written(&first);
+    queue.written(&bound);
+    assert_eq!(header(&take(&mut queue, &policy, 2, now)).base_sequence, 2);
 }
 
 #[test]
