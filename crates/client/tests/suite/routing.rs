@@ -305,21 +305,26 @@ async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them
 /// They stay with a broker that hangs only while the others refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them() {
-    const IN_FLIGHT: usize = 5;
+    const RECORDS: u32 = 100;
+    const IN_FLIGHT: u32 = 5;
     let two = Two::of_which(&[1]).await;
     two.cluster().freeze(two.leaders[0]);
-    let mut keyless = two.send_keyless(100).await;
+    let keyless = two.send_keyless(RECORDS).await;
     until("the broker is suspected", || two.producer.routing_metrics().choices_past_trouble > 0)
         .await;
-    let sent = keyless.drain(..IN_FLIGHT).collect::<Vec<_>>();
     assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
     two.cluster().freeze_metadata(two.leaders[1], false);
-    for delivery in keyless {
-        assert_eq!(acknowledged(delivery).await.partition, 1);
+    let mut free = JoinSet::new();
+    for (n, delivery) in (0..).zip(keyless) {
+        watch(&mut free, n, delivery);
+    }
+    for _ in 0..RECORDS - IN_FLIGHT {
+        let (_, taken) = free.join_next().await.expect("more records").expect("acknowledged");
+        assert_eq!(taken.partition, 1);
     }
     two.recovers().await;
-    for delivery in sent {
-        acknowledged(delivery).await;
+    while let Some(done) = free.join_next().await {
+        done.expect("acknowledged");
     }
 }
 
