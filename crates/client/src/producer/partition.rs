@@ -210,7 +210,7 @@ impl PartitionState {
         anew && self.lane.is_some()
     }
 
-    /// Whether keyless records do better elsewhere: others are healthier, or what is here was not taken when it was last sent.
+    /// Whether keyless records do better elsewhere: others are healthier, or what is here came back.
     pub(super) fn is_to_be_avoided(&self) -> bool {
         self.avoided || self.queue.is_doubtful()
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Backend, producer, read_all};
+use crate::common::{Backend, producer, read_all, until};
 use curtail::{
     Delivery, Error, Partitioner, Producer, ProducerConfig, Record, RecordMetadata, TopicPartitions,
 };
@@ -29,23 +29,18 @@ async fn acknowledged(delivery: Delivery) -> RecordMetadata {
     timeout(limit, delivery).await.expect("no record waits").expect("written")
 }
 
-/// Sends one keyless record to each partition, so that every broker is connected and known.
-async fn greet(producer: &Producer) {
+/// Sends a record to each of the first partitions, so that every broker is connected and known.
+async fn greet(producer: &Producer, partitions: i32) {
     producer.warm_up(&[TOPIC]).await.expect("the leaders answer");
-    for partition in 0..3 {
+    for partition in 0..partitions {
         let record = Record::to(TOPIC).partition(partition).value("hello");
         acknowledged(producer.send(record).await.expect("sent")).await;
     }
 }
 
-/// Waits for what nothing tells of.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let met = async {
-        while !is_so() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(60), met).await.expect(what);
+/// Whether a record that this broker refuses is back in its queue: a refusal is counted just before, so there is a second.
+fn is_refused_again(producer: &Producer, broker: i32) -> bool {
+    producer.metrics().brokers.get(&broker).is_some_and(|broker| broker.record_retry_total > 1)
 }
 
 /// A delivery awaited on a task of its own, with the record's number.
@@ -64,7 +59,7 @@ async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it(
         ("max.in.flight.requests.per.connection", "2"),
     ];
     let producer = producer(&backend, &properties);
-    greet(&producer).await;
+    greet(&producer, 3).await;
     let dead = leader(&backend, 0);
     backend.kill(dead);
     let bound = Record::to(TOPIC).partition(0).value("bound");
@@ -120,7 +115,7 @@ async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
         ("max.in.flight.requests.per.connection", "2"),
     ];
     let producer = producer(&backend, &properties);
-    greet(&producer).await;
+    greet(&producer, 3).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let hung = leader(&backend, 0);
     cluster.freeze(hung);
@@ -166,7 +161,7 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
     // Each record is a batch, and the next one goes to another partition.
     let properties = [("batch.size", "1"), ("delivery.timeout.ms", "120000")];
     let producer = producer(&backend, &properties);
-    greet(&producer).await;
+    greet(&producer, 3).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let (former, refuses) = (leader(&backend, 0), leader(&backend, 1));
     let third = (0..3).map(|p| leader(&backend, p)).find(|id| ![former, refuses].contains(id));
@@ -183,12 +178,7 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
     cluster.settled().await;
     let bound = Record::to(TOPIC).partition(0).value("bound");
     let bound = producer.send(bound).await.expect("there is room");
-    // A refusal is counted before the record is back in its queue.
-    let is_back = || {
-        let brokers = producer.metrics().brokers;
-        brokers.get(&refuses).is_some_and(|broker| broker.record_retry_total > 1)
-    };
-    until("the bound record is refused again", is_back).await;
+    until("the bound record is refused again", || is_refused_again(&producer, refuses)).await;
     for _ in 0..RECORDS {
         let delivery =
             producer.send(Record::to(TOPIC).value("keyless")).await.expect("there is room");
@@ -222,11 +212,7 @@ impl Two {
             ("request.timeout.ms", "100000"),
         ];
         let producer = producer(&backend, &properties);
-        producer.warm_up(&[TOPIC]).await.expect("the leaders answer");
-        for partition in 0..2 {
-            let record = Record::to(TOPIC).partition(partition).value("hello");
-            acknowledged(producer.send(record).await.expect("sent")).await;
-        }
+        greet(&producer, 2).await;
         let mut two = Self { leaders: [0; 2], backend, producer, bound: Vec::new() };
         two.move_to_brokers_of_which(unaware).await;
         two
@@ -257,12 +243,8 @@ impl Two {
             let record = Record::to(TOPIC).partition(partition).value("bound");
             self.bound.push(self.producer.send(record).await.expect("there is room"));
         }
-        // A refusal is counted before the record is back in its queue.
-        let is_back = |partition: &i32| {
-            let brokers = self.producer.metrics().brokers;
-            let broker = brokers.get(&self.leaders[*partition as usize]);
-            broker.is_some_and(|broker| broker.record_retry_total > 1)
-        };
+        let is_back =
+            |&partition: &i32| is_refused_again(&self.producer, self.leaders[partition as usize]);
         until("each is refused again", || unaware.iter().all(is_back)).await;
     }
 
@@ -333,7 +315,7 @@ async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
     let backend = three_brokers().await;
     let properties = [("buffer.memory", "1048576"), ("delivery.timeout.ms", "120000")];
     let producer = producer(&backend, &properties);
-    greet(&producer).await;
+    greet(&producer, 3).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let hung = leader(&backend, 0);
     cluster.freeze(hung);
@@ -366,7 +348,7 @@ async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() 
     // Each record is a batch, and the next one goes to another partition.
     let properties = [("linger.ms", "0"), ("batch.size", "1"), ("metadata.max.age.ms", "300000")];
     let producer = producer(&backend, &properties);
-    greet(&producer).await;
+    greet(&producer, 3).await;
     let dead = leader(&backend, 0);
     backend.kill(dead);
     // The broker is known to be gone before anything is sent.

@@ -136,6 +136,16 @@ impl Backend {
     }
 }
 
+/// Waits for what nothing tells of.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let met = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), met).await.expect(what);
+}
+
 pub(crate) fn producer(backend: &Backend, properties: &[(&str, &str)]) -> Producer {
     let mut config = ProducerConfig::new(backend.bootstrap());
     for (name, value) in properties {
