@@ -73,24 +73,50 @@ impl AnswerTime {
     }
 }
 
-/// Whether a broker can be expected to acknowledge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether a broker can be expected to acknowledge; the less so, the greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Trouble {
     /// Nothing is known against it.
     #[default]
     Fine = 0,
-    /// It refused the connection, closed or reset it, or could not be reached, and no new connection stands yet.
-    Unreachable = 1,
-    /// Its oldest unanswered request is older than the limit.
-    Suspect = 2,
+    /// Its oldest unanswered request is older than the limit. It may hang, or only wait for a replica that does.
+    Suspect = 1,
+    /// It does not shake hands: it refused the connection, closed or reset it, or hangs, and no new connection stands yet.
+    Unreachable = 2,
+}
+
+impl Trouble {
+    fn of(code: u8) -> Self {
+        match code {
+            0 => Self::Fine,
+            1 => Self::Suspect,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+/// A [`Trouble`] to be read and changed from any task without a lock; relaxed.
+#[derive(Debug, Default)]
+pub struct AtomicTrouble(AtomicU8);
+
+impl AtomicTrouble {
+    /// The trouble now.
+    pub fn load(&self) -> Trouble {
+        Trouble::of(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Changes it; gives the former one.
+    pub fn swap(&self, trouble: Trouble) -> Trouble {
+        Trouble::of(self.0.swap(trouble as u8, Ordering::Relaxed))
+    }
 }
 
 /// A broker's state as its driver sees it, to be read from any task without a lock. The values are independent of
 /// one another and of everything else: relaxed loads and stores.
 #[derive(Debug, Default)]
 pub struct Health {
-    trouble: AtomicU8,
+    trouble: AtomicTrouble,
     /// Mean answer time in microseconds; 0 before the first answer.
     usual_us: AtomicU64,
     /// What the next answer is likely to take in microseconds; 0 before the first answer.
@@ -100,11 +126,7 @@ pub struct Health {
 impl Health {
     /// The state now.
     pub fn trouble(&self) -> Trouble {
-        match self.trouble.load(Ordering::Relaxed) {
-            0 => Trouble::Fine,
-            1 => Trouble::Unreachable,
-            _ => Trouble::Suspect,
-        }
+        self.trouble.load()
     }
 
     /// Whether there is no trouble.
@@ -114,11 +136,7 @@ impl Health {
 
     /// Changes the state; gives the former one.
     pub fn set(&self, trouble: Trouble) -> Trouble {
-        match self.trouble.swap(trouble as u8, Ordering::Relaxed) {
-            0 => Trouble::Fine,
-            1 => Trouble::Unreachable,
-            _ => Trouble::Suspect,
-        }
+        self.trouble.swap(trouble)
     }
 
     /// The broker's mean answer time; `None` before the first answer.

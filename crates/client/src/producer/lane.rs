@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, IoSlice},
-    sync::{Arc, Weak, atomic::AtomicBool},
+    sync::{Arc, Weak},
     task::Waker,
     time::{Duration, Instant as StdInstant},
 };
@@ -19,7 +19,7 @@ use curtail_proto::{
     load::Load,
     metadata::Leader,
     pipelining::Pipelining,
-    suspicion::{AnswerTime, Health, Suspicion, Trouble},
+    suspicion::{AnswerTime, AtomicTrouble, Health, Suspicion, Trouble},
 };
 use curtail_wire::{
     Uuid,
@@ -54,8 +54,8 @@ pub(super) struct Lane {
     pub(super) health: Health,
     /// What the broker has to do; for readers without a lock.
     pub(super) load: Arc<Load>,
-    /// Whether the broker was without trouble when that was last looked at; see [`Shared::notice`].
-    pub(super) seen_fine: AtomicBool,
+    /// The broker's trouble when that was last looked at; see [`Shared::notice`].
+    pub(super) seen: AtomicTrouble,
     /// When the producer began, for times that are read without a lock.
     began: Instant,
     /// When the lane was made, counted from then.
@@ -288,7 +288,7 @@ impl Lane {
             broker,
             health: Health::default(),
             load: Arc::default(),
-            seen_fine: AtomicBool::new(true),
+            seen: AtomicTrouble::default(),
             began,
             opened: Instant::now().saturating_duration_since(began),
             shared,
@@ -663,6 +663,15 @@ impl Lane {
         if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
             self.health.set(Trouble::Unreachable);
         }
+    }
+
+    /// Another broker has turned out to hang. If this one is suspected, it is looked into again at once: it may only wait for
+    /// that one.
+    pub(super) fn look_again(&self, now: StdInstant) {
+        let Link::Up(up) = &mut *self.link() else { return };
+        let Some(late) = &mut up.late else { return };
+        late.again = late.again.min(now);
+        self.wake();
     }
 
     /// Every partition in the lists, for the expiry of what they hold.

@@ -18,6 +18,7 @@ use curtail_proto::{
     accumulator::Batch,
     metadata::Snapshot,
     partitioner::{Candidate, Next, Rule, choose, is_late},
+    suspicion::Trouble,
 };
 use parking_lot::MutexGuard;
 use tokio::time::Instant;
@@ -254,14 +255,20 @@ pub(super) fn is_slow(
     state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age(now)), best))
 }
 
-/// How bad a choice a partition is; the best ones are usable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Trouble {
-    None,
-    /// A broker that its acknowledgements wait for is in trouble.
-    OfReplica,
-    /// Its leader is, or there is none.
-    OfLeader,
+/// How bad a choice a partition is, by the brokers that its acknowledgements wait for: first the worst of them, then the
+/// leader, to whom nothing can be given. The best partitions are usable.
+///
+/// When one broker hangs, those that wait for it look suspect too. If both counted the same, what may move would go from
+/// the one to the other and be bound there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Outlook {
+    worst: Trouble,
+    leader: Trouble,
+}
+
+impl Outlook {
+    const FINE: Self = Self { worst: Trouble::Fine, leader: Trouble::Fine };
+    const LEADERLESS: Self = Self { worst: Trouble::Unreachable, leader: Trouble::Unreachable };
 }
 
 /// Looks anew which partitions of a topic are usable. Callers take turns; they hold no other lock than that of the
@@ -271,30 +278,28 @@ pub(super) fn review(
     shared: &Shared,
     topic: &TopicState,
     snapshot: &Snapshot,
-    is_fine: impl Fn(i32) -> bool,
+    trouble: impl Fn(i32) -> Trouble,
 ) -> Vec<Arc<Partition>> {
     let policy = &shared.routing.policy;
     let lanes: Vec<Option<Arc<Lane>>> =
         topic.partitions.iter().map(|partition| partition.state.lock().lane.clone()).collect();
-    let trouble = |index: usize| match &lanes[index] {
-        None => Trouble::OfLeader,
-        Some(_) if !policy.around_trouble => Trouble::None,
-        Some(lane) if !is_fine(lane.broker) => Trouble::OfLeader,
-        Some(_) if policy.needs_replicas => {
-            let isr = snapshot.in_sync(&topic.name, index as i32);
-            if isr.iter().all(|&replica| is_fine(replica)) {
-                Trouble::None
-            } else {
-                Trouble::OfReplica
-            }
+    let outlook = |index: usize| {
+        let Some(lane) = &lanes[index] else { return Outlook::LEADERLESS };
+        if !policy.around_trouble {
+            return Outlook::FINE;
         }
-        Some(_) => Trouble::None,
+        let leader = trouble(lane.broker);
+        if !policy.needs_replicas {
+            return Outlook { worst: leader, leader };
+        }
+        let isr = snapshot.in_sync(&topic.name, index as i32);
+        let worst = isr.iter().map(|&replica| trouble(replica)).fold(leader, Trouble::max);
+        Outlook { worst, leader }
     };
-    let troubles: Vec<Trouble> = (0..lanes.len()).map(trouble).collect();
-    let least = troubles.iter().min().copied().unwrap_or(Trouble::None);
+    let outlooks: Vec<Outlook> = (0..lanes.len()).map(outlook).collect();
+    let best = outlooks.iter().min().copied().unwrap_or(Outlook::FINE);
     let mut by_lane: BTreeMap<i32, (Option<Arc<Lane>>, Vec<u32>)> = BTreeMap::new();
-    for (index, lane) in
-        lanes.into_iter().enumerate().filter(|(index, _)| troubles[*index] == least)
+    for (index, lane) in lanes.into_iter().enumerate().filter(|(index, _)| outlooks[*index] == best)
     {
         let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
         by_lane.entry(broker).or_insert_with(|| (lane, Vec::new())).1.push(index as u32);
@@ -310,15 +315,15 @@ pub(super) fn review(
     let by_lane = by_lane.into_values();
     let routes = Routes {
         by_lane: by_lane.map(|(lane, p)| Route { lane, partitions: p.into() }).collect(),
-        avoided: troubles.iter().filter(|trouble| **trouble > least).count(),
+        avoided: outlooks.iter().filter(|outlook| **outlook > best).count(),
     };
     topic.routes.store(Arc::new(routes));
     keep_to_routes(shared, topic);
     let mut left = Vec::new();
-    for (partition, trouble) in topic.partitions.iter().zip(troubles) {
+    for (partition, outlook) in topic.partitions.iter().zip(outlooks) {
         let mut state = partition.state.lock();
         let was_avoided = state.avoided;
-        state.avoided = policy.around_trouble && trouble > least;
+        state.avoided = policy.around_trouble && outlook > best;
         if state.avoided && !state.queue.is_drained() {
             left.push(partition.clone());
         } else if was_avoided && !state.avoided {

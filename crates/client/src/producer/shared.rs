@@ -319,25 +319,32 @@ impl Shared {
 
     /// Looks anew which partitions of a topic keyless records may go to.
     fn review(&self, lanes: &Lanes, snapshot: &Snapshot, topic: &TopicState) {
-        let is_fine = |broker: i32| {
-            lanes.by_broker.get(&broker).is_none_or(|(lane, _)| lane.health.is_fine())
+        let trouble = |broker: i32| {
+            lanes.by_broker.get(&broker).map_or(Trouble::Fine, |(lane, _)| lane.health.trouble())
         };
-        for partition in routing::review(self, topic, snapshot, is_fine) {
+        for partition in routing::review(self, topic, snapshot, trouble) {
             routing::evacuate(self, topic, &partition);
         }
         routing::reconsider(self, topic);
     }
 
-    /// Routes keyless records anew if a broker has come into trouble or is out of it. The caller holds no lock.
+    /// Routes keyless records anew if a broker has come into trouble, is out of it or in another one. The caller holds no
+    /// lock.
     pub(super) fn notice(&self, lane: &Lane) {
-        let fine = lane.health.is_fine();
-        if lane.seen_fine.swap(fine, Ordering::Relaxed) == fine {
+        let trouble = lane.health.trouble();
+        if lane.seen.swap(trouble) == trouble {
             return;
         }
         let lanes = self.lanes.lock();
         let snapshot = self.metadata.snapshot();
         for topic in self.topics.load().values() {
             self.review(&lanes, &snapshot, topic);
+        }
+        if trouble == Trouble::Unreachable {
+            let all: Vec<Arc<Lane>> = lanes.by_broker.values().map(|(l, _)| l.clone()).collect();
+            drop(lanes);
+            let now = Instant::now().into_std();
+            all.iter().for_each(|lane| lane.look_again(now));
         }
     }
 

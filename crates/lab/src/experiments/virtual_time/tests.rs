@@ -49,6 +49,19 @@ fn faults_are_played_and_checked() {
     }
 }
 
+/// What was not yet sent when a broker hangs goes to partitions without it, and not to those that only look better than they
+/// are: less than a hundredth is bound to it and waits until the cluster has dropped it, a second here.
+#[test]
+fn keyless_records_are_not_bound_to_a_broker_that_hangs() {
+    for seed in 1..=3 {
+        let arm = Some("rf2-keyless".to_owned());
+        let setting = Setting { arm, ..setting(0.1, seed) };
+        let report = run(find("frozen-leader").unwrap(), &setting, &mut |_| {}).unwrap();
+        let p99 = report.arms[0].latency_us.p99;
+        assert!(p99 < 600_000.0, "seed {seed}: p99 {p99} us");
+    }
+}
+
 #[test]
 fn an_experiment_that_virtual_time_says_nothing_about_says_so() {
     let refused = run(find("metadata-churn").unwrap(), &setting(1.0, 1), &mut |_| {}).unwrap_err();
