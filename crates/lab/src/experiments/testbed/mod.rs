@@ -33,12 +33,14 @@ pub(super) struct Needs {
     /// Brokers of an embedded cluster. Apache Kafka has three, unless `one_is_enough`.
     pub(super) brokers: u32,
     /// Whether Apache Kafka is to have a single broker, too.
+    #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
     pub(super) one_is_enough: bool,
     /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
     pub(super) properties: Vec<(&'static str, String)>,
     /// Whether brokers are hit, moved or slowed, which a cluster that belongs to somebody does not allow.
     pub(super) faults: bool,
     /// The broker that [`Testbed::slow`] is used on, if any.
+    #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
     pub(super) slow: Option<i32>,
     /// Whether clients speak SASL_SSL (PLAIN, a certificate of the cluster's own). Embedded only.
     pub(super) sasl_ssl: bool,
