@@ -3,7 +3,7 @@
 use curtail_sim::{Plan, Report, run, trace::Keep};
 
 /// Seeds in all; each test takes a share, so that the shares run beside each other.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 200;
 const SHARES: u64 = 4;
 
 fn share(number: u64) {
