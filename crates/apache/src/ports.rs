@@ -18,8 +18,17 @@ const COUNT: u16 = 12_000;
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) number: u16,
-    /// Holds the lock; closing the file releases it.
-    _reservation: File,
+    /// Holds the lock.
+    reservation: File,
+}
+
+impl Drop for Port {
+    /// Closing the file is not enough: a process that this one is just starting has the file open, too, until it runs its
+    /// program.
+    fn drop(&mut self) {
+        // The lock ends with the last process that has the file open, at the latest.
+        let _ = self.reservation.unlock();
+    }
 }
 
 /// Reserves `count` ports on which nothing listens.
@@ -54,7 +63,7 @@ fn try_reserve(path: &PathBuf, number: u16) -> Result<Option<Port>, Error> {
     if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_err() {
         return Ok(None);
     }
-    Ok(Some(Port { number, _reservation: file }))
+    Ok(Some(Port { number, reservation: file }))
 }
 
 /// Spreads processes that start at the same time over the range; the locks decide, this only
@@ -84,7 +93,9 @@ mod tests {
         let number = first[0].number;
         let path = path.join(number.to_string());
         assert!(try_reserve(&path, number).unwrap().is_none(), "held while the port lives");
+        let of_a_process_being_started = first[0].reservation.try_clone().unwrap();
         drop(first);
         assert!(try_reserve(&path, number).unwrap().is_some(), "released with it");
+        drop(of_a_process_being_started);
     }
 }
