@@ -20,8 +20,7 @@ const SIZE: usize = 512;
 const WARMUP: Duration = Duration::from_secs(5);
 const MEASURED: Duration = Duration::from_secs(30);
 
-/// One producer, and one consumer that reads all partitions without a group, both with their defaults but for the arm's settings
-/// of the consumer. Latencies are from the intended send time until the poll gave the record out.
+/// One producer that does not linger, and one consumer that reads all partitions without a group with the arm's settings. Latencies are from the intended send time until the poll gave the record out.
 pub(super) fn run(turn: &Turn<'_>, testbed: &Testbed, topic: &str) -> Result<Sample> {
     let config = ConsumerConfig::new(testbed.bootstrap());
     let config = readers::with_properties(config, turn.arm.properties)?;
@@ -30,7 +29,7 @@ pub(super) fn run(turn: &Turn<'_>, testbed: &Testbed, topic: &str) -> Result<Sam
     let measured = MEASURED.mul_f64(turn.setting.scale);
     let warmup = WARMUP.mul_f64(turn.setting.scale.clamp(0.1, 1.0));
     let load = Load {
-        config: ProducerConfig::new(testbed.bootstrap()),
+        config: ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO),
         topic: topic.to_owned(),
         records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
         warmup: (RATE * warmup.as_secs_f64()) as u64,
