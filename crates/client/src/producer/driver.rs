@@ -203,9 +203,6 @@ async fn knock(lane: Arc<Lane>, shared: Weak<Shared>, limit: Duration) {
     drop(strong);
     if !matches!(timeout(limit, Connection::open(&env, &common, &host, port)).await, Ok(Ok(_))) {
         lane.hangs();
-        if let Some(shared) = shared.upgrade() {
-            shared.notice(&lane);
-        }
     }
 }
 

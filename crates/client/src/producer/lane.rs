@@ -658,10 +658,11 @@ impl Lane {
         })
     }
 
-    /// The broker does not even shake hands: it hangs. Of no effect if it has answered meanwhile.
+    /// The broker does not even shake hands: it hangs. Of no effect if it has answered meanwhile. The driver has it noticed.
     pub(super) fn hangs(&self) {
         if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
             self.health.set(Trouble::Unreachable);
+            self.wake();
         }
     }
 

@@ -260,7 +260,7 @@ pub(super) fn is_slow(
 ///
 /// When one broker hangs, those that wait for it look suspect too. If both counted the same, what may move would go from
 /// the one to the other and be bound there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Outlook {
     worst: Trouble,
     leader: Trouble,

@@ -328,8 +328,8 @@ impl Shared {
         routing::reconsider(self, topic);
     }
 
-    /// Routes keyless records anew if a broker has come into trouble, is out of it or in another one. The caller holds no
-    /// lock.
+    /// Routes keyless records anew if a broker has come into trouble, is out of it or in another one. Called by the lane's
+    /// own driver only: two at once could each miss what the other has seen. The caller holds no lock.
     pub(super) fn notice(&self, lane: &Lane) {
         let trouble = lane.health.trouble();
         if lane.seen.swap(trouble) == trouble {
@@ -341,10 +341,12 @@ impl Shared {
             self.review(&lanes, &snapshot, topic);
         }
         if trouble == Trouble::Unreachable {
-            let all: Vec<Arc<Lane>> = lanes.by_broker.values().map(|(l, _)| l.clone()).collect();
+            let mut others: Vec<Arc<Lane>> =
+                lanes.by_broker.values().map(|(lane, _)| lane.clone()).collect();
             drop(lanes);
+            others.retain(|other| other.broker != lane.broker);
             let now = Instant::now().into_std();
-            all.iter().for_each(|lane| lane.look_again(now));
+            others.iter().for_each(|other| other.look_again(now));
         }
     }
 

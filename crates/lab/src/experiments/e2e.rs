@@ -172,14 +172,11 @@ impl Experiment for EndToEnd {
         if turn.setting.cluster == ClusterKind::Apache {
             warm_brokers(&testbed, turn.setting.seed)?;
         }
-        let replicas = test.brokers as i16;
         let topic = turn.topic(self.name());
-        let partitions =
-            if test.pace == Pace::OpenLoop { open_loop::PARTITIONS } else { PARTITIONS };
-        testbed.create_topic(&topic, partitions, replicas)?;
         if test.pace == Pace::OpenLoop {
-            return open_loop::run(turn, &testbed, &topic);
+            return open_loop::run(&Turn { testbed: &testbed, ..*turn }, &topic);
         }
+        testbed.create_topic(&topic, PARTITIONS, test.brokers as i16)?;
         let records = (RECORDS * turn.setting.scale).ceil() as u64;
         if let Some(driver) = turn.driver {
             return theirs(turn, driver, &testbed, topic, records);

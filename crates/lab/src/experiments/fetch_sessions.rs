@@ -7,10 +7,10 @@ use curtail::{ConsumerConfig, ProducerConfig};
 use super::{
     Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
     Sample, Setting, Testbed, Turn,
-    check::{Order, read_back},
+    check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
-    readers::{self, Expected, SharedOverTime, merged},
+    readers::{self, Expected, SharedOverTime},
     testbed::{Needs, Sessions},
 };
 use crate::perf::{Error, Result};
@@ -151,7 +151,7 @@ impl Experiment for FetchSessions {
         };
         let (records, skipped) = (load.records, load.warmup);
         let over_time = SharedOverTime::default();
-        let (mut sent, (before, after, mut read)) =
+        let (sent, (before, after, read)) =
             load.run_observed(testbed, Observe::Phases, |start| {
                 let expected = Expected {
                     start,
@@ -169,15 +169,7 @@ impl Experiment for FetchSessions {
                 let after = testbed.fetch_sessions()?;
                 Ok((before, after, readers::join(&runtime, reading)?))
             })?;
-        // All of them read everything, and alike.
-        if let Some(first) = read.first_mut() {
-            sent.read_by(std::mem::take(&mut first.readings));
-        }
-        let mut sample = sent.sample();
-        read_back(&sent, Order::Sent, &mut sample)?;
-        read.iter().for_each(|read| read.add_to(&mut sample));
-        let latency = merged(read.iter().flat_map(|read| read.latency.values()));
-        readers::set_latency(&mut sample, latency, &over_time);
+        let mut sample = readers::sample(sent, Order::Sent, read, &over_time)?;
         note_sessions(&mut sample, before, after, measured);
         testbed.delete_topic(&topic)?;
         Ok(sample)

@@ -15,7 +15,8 @@ use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 
 use super::{
     LatencyUntil, Sample,
-    load::{nanos, number},
+    check::{Order, read_back},
+    load::{Sent, nanos, number},
 };
 use crate::{
     latency::Latencies,
@@ -136,6 +137,28 @@ impl Read {
         sample.duplicated += self.again;
         sample.reordered += self.out_of_order;
     }
+}
+
+/// Of a load that each of the consumers has read whole: what was lost on the way to any, and latencies until the polls.
+///
+/// # Errors
+/// As [`read_back`].
+pub(super) fn sample(
+    mut sent: Sent,
+    order: Order,
+    mut read: Vec<Read>,
+    over_time: &Mutex<OverTime>,
+) -> Result<Sample> {
+    // The phases of one of them: all read the same.
+    if let Some(first) = read.first_mut() {
+        sent.read_by(std::mem::take(&mut first.readings));
+    }
+    let mut sample = sent.sample();
+    read_back(&sent, order, &mut sample)?;
+    read.iter().for_each(|read| read.add_to(&mut sample));
+    let latency = merged(read.iter().flat_map(|read| read.latency.values()));
+    set_latency(&mut sample, latency, over_time);
+    Ok(sample)
 }
 
 /// One consumer's reading.
