@@ -221,7 +221,7 @@ struct Work<C> {
     regrouping: bool,
     not_before: Option<Instant>,
     failures: u32,
-    /// A batch came back and none was written since, whatever the leader is by now.
+    /// A batch came back or the leader is another one, and none was written since.
     doubtful: bool,
     /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
     given_up: Order,
@@ -568,6 +568,14 @@ impl<C> PartitionQueue<C> {
         }
     }
 
+    /// Another broker leads: whether it acknowledges anything is not known before it has. A follower that has asked it too
+    /// early comes again only after `replica.fetch.backoff.ms`, and what was sent by then waits for that.
+    pub fn leader_is_untried(&mut self) {
+        if let Some(work) = &mut self.work {
+            work.doubtful = true;
+        }
+    }
+
     /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
     /// that must fail with it, because under a new epoch they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
@@ -638,10 +646,15 @@ impl<C> PartitionQueue<C> {
         self.work.as_ref().map_or(0, |work| work.failures)
     }
 
-    /// Whether what is appended now waits behind a batch that came back, and nothing was written since. A new leader does
-    /// not end that, an acknowledgement does: until then nobody knows whether it takes anything.
+    /// Whether what is appended now waits behind a batch that came back or that tries a new leader, and nothing was written
+    /// since. A new leader does not end that, an acknowledgement does: until then nobody knows whether it takes anything.
     pub fn is_doubtful(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.doubtful && !work.is_idle())
+    }
+
+    /// Whether a batch came back while others that were sent behind it have no outcome yet.
+    pub fn is_regrouping(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.regrouping)
     }
 
     /// Whether a batch is complete or is to be sent again, so that it need not wait for more records.

@@ -335,11 +335,14 @@ impl Session {
         Ok(())
     }
 
-    /// Sends what is with a broker that keeps silent to the leaders that have replaced it. When nothing is left to
-    /// wait for, the connection is given up: after what it has not answered, nothing would get an answer.
+    /// Sends what waits in vain for this broker's answer to the leaders that have replaced it. When it keeps silent and nothing
+    /// is left to wait for, the connection is given up: after what it has not answered, nothing would get an answer.
     fn follow_leaders(&self, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
         let (moved, is_useless) = match &mut *lane.link() {
-            Link::Up(up) => (lane.take_moved(up, shared.config.retries), up.awaits_nothing()),
+            Link::Up(up) => {
+                let moved = lane.take_moved(up, shared.config.retries);
+                (moved, up.is_late() && up.awaits_nothing())
+            }
             Link::Down => return Ok(()),
         };
         if moved.is_empty() {

@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, IoSlice},
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Waker,
     time::{Duration, Instant as StdInstant},
 };
@@ -72,6 +75,8 @@ pub(super) struct Lane {
     driver: Mutex<Option<Waker>>,
     /// Told when partitions have come to this broker: reason enough to dial it without delay.
     expected: Notify,
+    /// Set when a batch came back from here, its partition is led elsewhere, and others of it are still in flight.
+    train_left: AtomicBool,
 }
 
 /// Partitions with something to send, now or later.
@@ -229,6 +234,11 @@ impl Up {
         self.muted_until.is_some()
     }
 
+    /// Whether the oldest request is unusually late.
+    pub(super) fn is_late(&self) -> bool {
+        self.late.is_some()
+    }
+
     /// Whether no answer can bring anything any more.
     pub(super) fn awaits_nothing(&self) -> bool {
         self.in_flight.iter().all(|request| request.batches.is_empty())
@@ -304,6 +314,7 @@ impl Lane {
             former_answer_time: Mutex::default(),
             driver: Mutex::default(),
             expected: Notify::new(),
+            train_left: AtomicBool::new(false),
         })
     }
 
@@ -681,19 +692,28 @@ impl Lane {
         work.ready.iter().chain(work.timed.values()).cloned().collect()
     }
 
-    /// While the broker is suspected: takes the batches of partitions that another broker leads by now out of the
-    /// requests in flight, oldest first. Their answers, should they still come, count for nothing.
+    /// Has the driver take back what [`Self::take_moved`] gives.
+    pub(super) fn let_train_leave(&self) {
+        self.train_left.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Takes the batches of partitions that another broker leads by now out of the requests in flight, oldest first, if
+    /// waiting for their answers is in vain: this broker is suspected, or it has refused an earlier one. Their answers, should
+    /// they still come, count for nothing.
     ///
     /// Every batch of such a partition that is in flight is in one of these requests, so the whole train moves, and
     /// the partition is free to send to its new leader. A batch that has no attempt left stays.
     pub(super) fn take_moved(self: &Arc<Self>, up: &mut Up, retries: u32) -> Vec<Sent> {
-        if up.late.is_none() {
+        let is_late = up.is_late();
+        if !self.train_left.swap(false, Ordering::Relaxed) && !is_late {
             return Vec::new();
         }
         let moved_on = |sent: &mut Sent| {
             let state = sent.partition.state.lock();
             let elsewhere = state.lane.as_ref().is_some_and(|lane| !Arc::ptr_eq(lane, self));
-            elsewhere && sent.batch.attempts <= retries
+            let in_vain = is_late || state.queue.is_regrouping();
+            elsewhere && in_vain && sent.batch.attempts <= retries
         };
         let requests = up.in_flight.iter_mut();
         requests.flat_map(|request| request.batches.extract_if(.., moved_on)).collect()

@@ -70,6 +70,11 @@ impl Policy {
         self.around_trouble && self.needs_replicas
     }
 
+    /// Whether batches that were never sent may go to other partitions.
+    pub(super) fn moves(&self) -> bool {
+        self.moves
+    }
+
     fn of(config: &ProducerConfig) -> Self {
         let availability = config.partitioner_availability_timeout;
         let rack = &config.common.client_rack;

@@ -246,7 +246,11 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     batch.completion.charge_to(state.account());
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
     state.set_last_error(Some(cause.clone()));
+    let left_behind = leader.id != former.id && state.queue.is_regrouping();
     resubmit(state, &partition);
+    if left_behind {
+        shared.train_has_left_broker(former.id);
+    }
     if !moved {
         shared.metadata.request_refresh(Some(&partition.topic));
         shared.evacuate(&partition);

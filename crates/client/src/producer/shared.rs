@@ -288,6 +288,10 @@ impl Shared {
             if lane.is_some() && self.may_retry_at_once() {
                 state.queue.leader_is_news();
             }
+            if lane.is_some() && self.routing.policy.moves() {
+                state.queue.leader_is_untried();
+            }
+            let regroups = state.queue.is_regrouping();
             let former = std::mem::replace(&mut state.lane, lane.clone());
             // Entries in the former lane's lists no longer count.
             state.place = Place::Idle;
@@ -307,13 +311,32 @@ impl Shared {
             if let Some(lane) = waiting {
                 lane.submit(partition, Readiness::Now);
             }
-            if let Some(former) = former.filter(|former| !former.health.is_fine()) {
+            let Some(former) = former else { continue };
+            if regroups {
+                self.train_has_left(&former);
+            } else if !former.health.is_fine() {
                 // What is with a silent broker follows the leader; the driver sees to it.
                 former.wake();
             }
         }
         if moved {
             self.progress.notify_waiters();
+        }
+    }
+
+    /// A batch of a partition came back from `former`, which no longer leads it: what was sent behind it will be refused as
+    /// well, and need not wait for that. Only the sequences of an idempotent producer make that safe (decision 0014).
+    fn train_has_left(&self, former: &Lane) {
+        if self.config.idempotence {
+            former.let_train_leave();
+        }
+    }
+
+    /// [`Self::train_has_left`], of the lane to this broker. The caller holds no lock.
+    pub(super) fn train_has_left_broker(&self, former: i32) {
+        let lanes = self.lanes.lock();
+        if let Some((lane, _)) = lanes.by_broker.get(&former) {
+            self.train_has_left(lane);
         }
     }
 

@@ -190,6 +190,15 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
     producer.close().await.expect("closed");
 }
 
+/// Of two partitions with two replicas each on three brokers: the broker that has both, and the other one of each.
+fn shared_broker_and_others(cluster: &Cluster) -> (i32, [i32; 2]) {
+    let replicas = [0, 1].map(|index| cluster.isr(TOPIC, index).expect("replicas"));
+    let is_shared = |id: &&i32| replicas.iter().all(|of| of.contains(id));
+    let shared = *replicas[0].iter().find(is_shared).expect("two of three brokers each");
+    let others = [0, 1].map(|n: usize| *replicas[n].iter().find(|id| !is_shared(id)).expect("two"));
+    (shared, others)
+}
+
 /// Two partitions at two brokers. Those of them that are `unaware` do not know that they lead one, and refuse what is bound
 /// to it.
 struct Two {
@@ -225,11 +234,8 @@ impl Two {
 
     /// One broker has both partitions and is the former leader; each of the others has one.
     async fn move_to_brokers_of_which(&mut self, unaware: &[i32]) {
-        let replicas = [0, 1].map(|index| self.cluster().isr(TOPIC, index).expect("replicas"));
-        let is_shared = |id: &&i32| replicas.iter().all(|of| of.contains(id));
-        let former = *replicas[0].iter().find(is_shared).expect("two of three brokers each");
-        self.leaders =
-            [0, 1].map(|n: usize| *replicas[n].iter().find(|id| !is_shared(id)).expect("two"));
+        let (former, leaders) = shared_broker_and_others(self.cluster());
+        self.leaders = leaders;
         for partition in 0..2 {
             self.cluster().move_leader(TOPIC, partition, former).expect("moved");
         }
@@ -282,6 +288,90 @@ async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them
     }
     assert!(two.bound[0].outcome().is_none(), "a bound record does not move");
     two.recovers().await;
+}
+
+/// What was sent to a former leader behind a refused batch follows it to the next one, without the answers of the former,
+/// which has another partition to answer for first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_behind_a_refused_batch_does_not_wait_for_another_partition() {
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| {
+        config.broker_session_timeout = patient;
+        config.replica_lag_time_max = patient;
+    });
+    let backend = backend.await;
+    backend.create_topic(TOPIC, 2, 2).await;
+    // Each record is a batch and goes at once.
+    let properties = [
+        ("batch.size", "1"),
+        ("request.timeout.ms", "100000"),
+        ("delivery.timeout.ms", "120000"),
+        ("curtail.suspicion.enable", "false"),
+    ];
+    let producer = producer(&backend, &properties);
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, [next, hangs]) = shared_broker_and_others(cluster);
+    for partition in 0..2 {
+        cluster.move_leader(TOPIC, partition, former).expect("moved");
+    }
+    cluster.settled().await;
+    greet(&producer, 2).await;
+    cluster.freeze(former);
+    cluster.freeze(hangs);
+    let mut sent = Vec::new();
+    for (requests, partition) in (1..).zip([0, 1, 0]) {
+        let record = Record::to(TOPIC).partition(partition).value("bound");
+        sent.push(producer.send(record).await.expect("there is room"));
+        let in_flight = || producer.metrics().brokers.get(&former).map(|b| b.requests_in_flight);
+        until("a request of its own", || in_flight() == Some(requests)).await;
+    }
+    cluster.move_leader(TOPIC, 0, next).expect("moved");
+    cluster.thaw(former);
+    let (behind, waits) = (sent.pop().expect("three"), sent.remove(1));
+    assert_eq!(acknowledged(sent.remove(0)).await.partition, 0);
+    assert_eq!(acknowledged(behind).await.partition, 0);
+    assert!(waits.outcome().is_none(), "its replica hangs");
+    cluster.thaw(hangs);
+    acknowledged(waits).await;
+    producer.close().await.expect("closed");
+    let read = read_all(&backend, TOPIC, 2).await;
+    assert_eq!((read[&0].len(), read[&1].len()), (3, 2), "each is there once");
+}
+
+/// A new leader whose followers do not fetch from it yet acknowledges nothing. One batch finds that out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_batch_of_keyless_records_tries_a_new_leader() {
+    const FETCH: i16 = 1;
+    const RECORDS: usize = 50;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
+    backend.create_topic(TOPIC, 2, 2).await;
+    // Each record is a batch, and the next one goes to another partition, however long brokers take.
+    let properties = [
+        ("batch.size", "1"),
+        ("partitioner.adaptive.partitioning.enable", "false"),
+        ("metadata.max.age.ms", "100"),
+        ("curtail.suspicion.enable", "false"),
+    ];
+    let producer = producer(&backend, &properties);
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, [next, other]) = shared_broker_and_others(cluster);
+    cluster.move_leader(TOPIC, 0, former).expect("moved");
+    cluster.move_leader(TOPIC, 1, other).expect("moved");
+    cluster.settled().await;
+    greet(&producer, 2).await;
+    cluster.move_leader(TOPIC, 0, next).expect("moved");
+    let connections = || producer.metrics().brokers.get(&next).map(|b| b.connection_count);
+    until("the producer knows the new leader", || connections() == Some(1)).await;
+    cluster.settled().await;
+    cluster.delay(Some(next), Some(FETCH), patient);
+    let mut deliveries = Vec::new();
+    for _ in 0..RECORDS {
+        let record = Record::to(TOPIC).value("keyless");
+        deliveries.push(producer.send(record).await.expect("there is room"));
+    }
+    let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
+    until("at most one record waits for the new leader", || waiting() <= 1).await;
 }
 
 /// They stay with a broker that hangs only while the others refuse.

@@ -350,6 +350,30 @@ fn what_came_back_is_doubtful_until_something_is_written_whoever_leads() {
 
 /// Behind what is refused again and again it would be as stuck as that.
 #[test]
+fn one_batch_that_is_not_bound_tries_a_new_leader() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    let first = take(&mut queue, &policy, 1, now);
+    queue.written(&first);
+    queue.leader_is_untried();
+    assert!(!queue.is_doubtful(), "there is nothing to wait behind");
+    append(&mut queue, &policy, b"b", now);
+    append(&mut queue, &policy, b"c", now);
+    assert!(queue.is_doubtful());
+    let tries = take(&mut queue, &policy, 2, now);
+    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert_eq!(queue.take_movable(&policy).len(), 1, "the other one may go elsewhere");
+    queue.written(&tries);
+    for value in [b"d", b"e"] {
+        append(&mut queue, &policy, value, now);
+    }
+    assert!(!queue.is_doubtful(), "it does acknowledge");
+    take(&mut queue, &policy, 2, now);
+    take(&mut queue, &policy, 2, now);
+}
+
+#[test]
 fn what_is_not_bound_does_not_follow_what_came_back_before_something_is_written() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
