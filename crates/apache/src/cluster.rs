@@ -35,17 +35,26 @@ enum Life {
 }
 
 impl Life {
-    fn jvm(self) -> &'static [&'static str] {
-        match self {
-            Self::Long => &[
-                "-server",
-                "-XX:+UseG1GC",
-                "-XX:MaxGCPauseMillis=20",
-                "-XX:InitiatingHeapOccupancyPercent=35",
-                "-XX:+ExplicitGCInvokesConcurrent",
-            ],
-            Self::Short => &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
-        }
+    fn jvm(self, heap_mb: u32) -> Vec<String> {
+        let (options, heap) = match self {
+            // A heap that would have to grow first is collected more often than that of a server, which has all of it
+            // from the start.
+            Self::Long => (
+                &[
+                    "-server",
+                    "-XX:+UseG1GC",
+                    "-XX:MaxGCPauseMillis=20",
+                    "-XX:InitiatingHeapOccupancyPercent=35",
+                    "-XX:+ExplicitGCInvokesConcurrent",
+                ][..],
+                vec![format!("-Xms{heap_mb}m"), format!("-Xmx{heap_mb}m")],
+            ),
+            Self::Short => (
+                &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"][..],
+                vec![format!("-Xmx{heap_mb}m")],
+            ),
+        };
+        options.iter().map(|option| (*option).to_owned()).chain(heap).collect()
     }
 }
 
@@ -157,10 +166,8 @@ impl ApacheClusterBuilder {
                 &self.file(index, &ports, &directory)?,
             )?);
         }
-        let life = self.life.jvm().iter().map(|option| (*option).to_owned());
-        let jvm = life.chain(self.jvm.iter().cloned()).collect();
-        let cluster =
-            ApacheCluster { toolchain, heap_mb, jvm, brokers, ports, watchdog, directory };
+        let jvm = self.life.jvm(heap_mb).into_iter().chain(self.jvm.iter().cloned()).collect();
+        let cluster = ApacheCluster { toolchain, jvm, brokers, ports, watchdog, directory };
         cluster.format()?;
         for index in 0..self.brokers {
             cluster.launch(index)?;
@@ -316,7 +323,6 @@ impl Broker {
 #[derive(Debug)]
 pub struct ApacheCluster {
     toolchain: Toolchain,
-    heap_mb: u32,
     jvm: Vec<String>,
     brokers: Vec<Broker>,
     ports: Ports,
@@ -508,7 +514,6 @@ impl ApacheCluster {
     fn broker_command(&self, broker: &Broker) -> Command {
         let mut command = Command::new(self.toolchain.java());
         command
-            .arg(format!("-Xmx{}m", self.heap_mb))
             .args(&self.jvm)
             .args(self.toolchain.shared_classes())
             .args(["-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true"])

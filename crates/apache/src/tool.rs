@@ -1,6 +1,7 @@
 //! Kafka's command-line tools.
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::toolchain::Toolchain;
 
+const CLASS_PATH_SEPARATOR: &str = if cfg!(windows) { ";" } else { ":" };
 const DEFAULT_LIMIT: Duration = Duration::from_secs(120);
 
 /// What a tool printed and how it ended.
@@ -38,6 +40,7 @@ pub struct Tool<'a> {
     args: Vec<String>,
     stdin: Vec<u8>,
     jvm: Vec<String>,
+    clients: Option<PathBuf>,
     limit: Duration,
 }
 
@@ -57,6 +60,7 @@ impl Toolchain {
             args: Vec::new(),
             stdin: Vec::new(),
             jvm: vec!["-Xmx512m".into()],
+            clients: None,
             limit: DEFAULT_LIMIT,
         }
     }
@@ -86,6 +90,12 @@ impl Tool<'_> {
         self.jvm("-XX:TieredStopAtLevel=1")
     }
 
+    /// The Java client to run with instead of this release's own; see [`Toolchain::clients`].
+    pub fn clients(mut self, jar: PathBuf) -> Self {
+        self.clients = Some(jar);
+        self
+    }
+
     /// The limit on the wall time, 120 seconds by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -96,13 +106,18 @@ impl Tool<'_> {
     /// itself.
     #[must_use]
     pub fn command(&self) -> Command {
+        let mut class_path = self.toolchain.class_path();
+        if let Some(clients) = &self.clients {
+            // The first one on the path that has a class wins.
+            class_path = format!("{}{CLASS_PATH_SEPARATOR}{class_path}", clients.display());
+        }
         let mut command = Command::new(self.toolchain.java());
         command
             .args(self.toolchain.shared_classes())
             .args(&self.jvm)
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .arg("-cp")
-            .arg(self.toolchain.class_path())
+            .arg(class_path)
             .arg(&self.class)
             .args(&self.args);
         command

@@ -48,6 +48,17 @@ impl Toolchain {
         format!("{}/*", self.jars.display())
     }
 
+    /// The Java client of another release, fetched with Maven if it is not there yet: for [`Tool::clients`](crate::Tool::clients).
+    ///
+    /// # Errors
+    /// If Maven is not there or cannot bring it.
+    pub fn clients(&self, version: &str) -> Result<PathBuf, Missing> {
+        let name = format!("kafka-clients-{version}.jar");
+        let artifact = format!("-Dartifact=org.apache.kafka:kafka-clients:{version}");
+        let jars = Jars { of: version, proof: &name, goal: &["dependency:copy", &artifact] };
+        Ok(jars.fetch(&target_dir().join(format!("kafka-clients-{version}")))?.join(name))
+    }
+
     /// The options by which a JVM maps Kafka's classes from the shared archive; none without one.
     /// Where the archive is not this JVM's the JVM leaves it alone, and need not say so.
     pub(crate) fn shared_classes(&self) -> Vec<String> {
@@ -87,10 +98,12 @@ pub enum Missing {
     },
     /// Maven is there but could not bring the jars.
     #[error(
-        "`mvn` could not bring Apache Kafka {KAFKA_VERSION} from Maven Central: the tests against \
+        "`mvn` could not bring Apache Kafka {release} from Maven Central: the tests against \
          Apache Kafka are skipped: {reason}"
     )]
     Download {
+        /// What was to be brought.
+        release: String,
         /// The last line Maven printed, or the operating system's answer.
         reason: String,
     },
@@ -140,7 +153,12 @@ fn find() -> Result<Toolchain, Missing> {
             return Err(Missing::OldJava { found });
         }
     };
-    let jars = fetch_jars(&target.join(format!("apache-kafka-{KAFKA_VERSION}")))?;
+    let jars = Jars {
+        of: KAFKA_VERSION,
+        proof: &format!("kafka_2.13-{KAFKA_VERSION}.jar"),
+        goal: &["dependency:copy-dependencies"],
+    };
+    let jars = jars.fetch(&target.join(format!("apache-kafka-{KAFKA_VERSION}")))?;
     let archive = target.join(format!("apache-kafka-{KAFKA_VERSION}-java-{java_version}.jsa"));
     let toolchain = Toolchain { java, java_version, jars, archive: None };
     let archive = archive::find_or_make(&toolchain, archive);
@@ -187,53 +205,68 @@ fn target_dir() -> PathBuf {
     }
 }
 
-/// The directory `cache`, filled. It appears under its name only when it is complete.
-fn fetch_jars(cache: &Path) -> Result<PathBuf, Missing> {
-    if is_filled(cache) {
-        return Ok(cache.to_owned());
-    }
-    let Some(mvn) = find_in_path("mvn") else {
-        return Err(Missing::Maven { cache: cache.to_owned() });
-    };
-    let failed = |e: std::io::Error| Missing::Download { reason: e.to_string() };
-    if let Some(parent) = cache.parent() {
-        std::fs::create_dir_all(parent).map_err(failed)?;
-    }
-    let lock = File::create(cache.with_extension("0.lock")).map_err(failed)?;
-    lock.lock().map_err(failed)?;
-    if is_filled(cache) {
-        return Ok(cache.to_owned());
-    }
-    let partial = cache.with_extension("0.partial");
-    if partial.exists() {
-        std::fs::remove_dir_all(&partial).map_err(failed)?;
-    }
-    copy_dependencies(&mvn, &partial)?;
-    std::fs::rename(&partial, cache).map_err(failed)?;
-    Ok(cache.to_owned())
+/// What Maven is to bring.
+struct Jars<'a> {
+    /// The release.
+    of: &'a str,
+    /// The file that is there when all are.
+    proof: &'a str,
+    goal: &'a [&'a str],
 }
 
-fn is_filled(cache: &Path) -> bool {
-    cache.join(format!("kafka_2.13-{KAFKA_VERSION}.jar")).is_file()
-}
-
-fn copy_dependencies(mvn: &Path, into: &Path) -> Result<(), Missing> {
-    let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("kafka/pom.xml");
-    let output = Command::new(mvn)
-        .args(["-q", "-B", "-f"])
-        .arg(pom)
-        .arg("dependency:copy-dependencies")
-        .arg(format!("-DoutputDirectory={}", into.display()))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| Missing::Download { reason: e.to_string() })?;
-    if output.status.success() && is_filled(into) {
-        return Ok(());
+impl Jars<'_> {
+    /// The directory `cache`, filled. It appears under its name only when it is complete.
+    fn fetch(&self, cache: &Path) -> Result<PathBuf, Missing> {
+        if self.fill(cache) {
+            return Ok(cache.to_owned());
+        }
+        let Some(mvn) = find_in_path("mvn") else {
+            return Err(Missing::Maven { cache: cache.to_owned() });
+        };
+        let failed = |e: std::io::Error| self.failed(e.to_string());
+        if let Some(parent) = cache.parent() {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+        }
+        let lock = File::create(cache.with_extension("0.lock")).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        if self.fill(cache) {
+            return Ok(cache.to_owned());
+        }
+        let partial = cache.with_extension("0.partial");
+        if partial.exists() {
+            std::fs::remove_dir_all(&partial).map_err(failed)?;
+        }
+        self.bring(&mvn, &partial)?;
+        std::fs::rename(&partial, cache).map_err(failed)?;
+        Ok(cache.to_owned())
     }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let error = text.lines().find(|line| line.contains("ERROR"));
-    let reason = error.unwrap_or("it ended without the jars").to_owned();
-    Err(Missing::Download { reason })
+
+    /// Whether they fill this directory.
+    fn fill(&self, directory: &Path) -> bool {
+        directory.join(self.proof).is_file()
+    }
+
+    fn bring(&self, mvn: &Path, into: &Path) -> Result<(), Missing> {
+        let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("kafka/pom.xml");
+        let output = Command::new(mvn)
+            .args(["-q", "-B", "-f"])
+            .arg(pom)
+            .args(self.goal)
+            .arg(format!("-DoutputDirectory={}", into.display()))
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| self.failed(e.to_string()))?;
+        if output.status.success() && self.fill(into) {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = text.lines().find(|line| line.contains("ERROR"));
+        Err(self.failed(error.unwrap_or("it ended without the jars").to_owned()))
+    }
+
+    fn failed(&self, reason: String) -> Missing {
+        Missing::Download { release: self.of.to_owned(), reason }
+    }
 }
 
 #[cfg(test)]
