@@ -18,10 +18,16 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
        e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
                [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
        load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
-               [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
-               [--fates FILE]; waits for the line "go" on standard input
+               [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
+               [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line "go" on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...`
+
+// What ends a latency.
+const (
+	untilAcknowledged = "acknowledged"
+	untilRead         = "read"
+)
 
 // options is the command line, the same as that of "curtail perf".
 type options struct {
@@ -35,7 +41,9 @@ type options struct {
 	// rate is in records a second; not positive is as fast as possible.
 	rate float64
 	acks string
-	json string
+	// until is what ends the latencies of a load.
+	until string
+	json  string
 	// fates is where the fates of the records are written.
 	fates string
 	// keys is how many different ones there are; 0 for records without one.
@@ -50,7 +58,7 @@ func parse(arguments []string) (*options, error) {
 	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", groupTool}, arguments[0]) {
 		return nil, errors.New(usage)
 	}
-	args := &options{tool: arguments[0], rate: -1, acks: "1", seed: 1, properties: map[string]string{}}
+	args := &options{tool: arguments[0], rate: -1, acks: "1", until: untilAcknowledged, seed: 1, properties: map[string]string{}}
 	for rest := arguments[1:]; len(rest) > 0; rest = rest[2:] {
 		if len(rest) == 1 {
 			return nil, fmt.Errorf("%s needs a value\n%s", rest[0], usage)
@@ -74,6 +82,9 @@ func parse(arguments []string) (*options, error) {
 	if args.tool == "load" && (args.rate <= 0 || args.recordSize < 8) {
 		return nil, errors.New("load needs a --throughput above 0 and records of 8 bytes at least")
 	}
+	if args.until != untilAcknowledged && args.until != untilRead {
+		return nil, fmt.Errorf("--until is acknowledged or read, not %q", args.until)
+	}
 	return args, nil
 }
 
@@ -94,6 +105,8 @@ func (args *options) set(flag, value string) error {
 		args.rate, err = strconv.ParseFloat(value, 64)
 	case "--producer-acks":
 		args.acks = value
+	case "--until":
+		args.until = value
 	case "--json":
 		args.json = value
 	case "--fates":

@@ -157,16 +157,7 @@ func endToEndClients(args *options) (producer, consumer *kgo.Client, err error) 
 		return nil, nil, err
 	}
 	defaults := append([]kgo.Opt{kgo.ProducerLinger(0), kgo.DefaultProduceTopic(args.topic)}, acks...)
-	ends, err := endOffsets(args)
-	if err != nil {
-		return nil, nil, err
-	}
-	reading, err := args.kafkaOptions(consumerProperties, producerProperties)
-	if err != nil {
-		return nil, nil, err
-	}
-	from := kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.topic: ends})
-	consumer, err = kgo.NewClient(append([]kgo.Opt{kgo.FetchMaxWait(shortestFetchWait), from}, reading...)...)
+	consumer, err = consumerAtEnd(args, kgo.FetchMaxWait(shortestFetchWait))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,4 +166,18 @@ func endToEndClients(args *options) (producer, consumer *kgo.Client, err error) 
 		consumer.Close()
 	}
 	return producer, consumer, err
+}
+
+// consumerAtEnd is a consumer whose place is the end of every partition. The properties have precedence.
+func consumerAtEnd(args *options, defaults ...kgo.Opt) (*kgo.Client, error) {
+	ends, err := endOffsets(args)
+	if err != nil {
+		return nil, err
+	}
+	reading, err := args.kafkaOptions(consumerProperties, producerProperties)
+	if err != nil {
+		return nil, err
+	}
+	from := kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.topic: ends})
+	return kgo.NewClient(append(append(defaults, from), reading...)...)
 }

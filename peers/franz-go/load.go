@@ -29,11 +29,13 @@ const (
 
 // loader sends records open loop and notes what became of each.
 type loader struct {
-	client  *kgo.Client
-	args    *options
-	letters []byte
-	mutex   sync.Mutex
-	failure error
+	client *kgo.Client
+	// consumer is nil where the acknowledgement ends a latency, not the reading.
+	consumer *kgo.Client
+	args     *options
+	letters  []byte
+	mutex    sync.Mutex
+	failure  error
 }
 
 // load begins at a moment that it is told.
@@ -48,6 +50,12 @@ func load(args *options) (*report, error) {
 	}
 	defer client.Close()
 	l := &loader{client: client, args: args, letters: letters(args.seed, letterPool+args.recordSize)}
+	if args.until == untilRead {
+		if l.consumer, err = consumerAtEnd(args); err != nil {
+			return nil, err
+		}
+		defer l.consumer.Close()
+	}
 	if args.warmup > 0 {
 		if err := l.send(earlier, newFates(args.warmup), time.Now()); err != nil {
 			return nil, err
@@ -110,7 +118,12 @@ func (l *loader) due(index int) time.Duration {
 
 // send sends as many records as there are fates and waits until each has its own.
 func (l *loader) send(first uint64, fates []fate, start time.Time) error {
-	ctx := context.Background()
+	ctx, read := context.Background(), make(chan error, 1)
+	if l.consumer != nil {
+		go func() { read <- readBack(l.consumer, first, fates, start) }()
+	} else {
+		read <- nil
+	}
 	for i := range fates {
 		fate := &fates[i]
 		fate.sent = max(0, sleepUntil(start.Add(l.due(i))).Sub(start))
@@ -123,11 +136,17 @@ func (l *loader) send(first uint64, fates []fate, start time.Time) error {
 				}
 				return
 			}
+			if l.consumer != nil {
+				return
+			}
 			fate.acknowledged = max(fate.sent, time.Since(start))
 			fate.partition, fate.offset = record.Partition, record.Offset
 		})
 	}
-	return l.client.Flush(ctx)
+	if err := l.client.Flush(ctx); err != nil {
+		return err
+	}
+	return <-read
 }
 
 // record is one of its own: the client keeps it until it is written.

@@ -6,12 +6,15 @@ use confluent_kafka::producer::{Producer as _, ProducerRecord, callback};
 use tokio::runtime::Runtime;
 
 use crate::Failure;
-use crate::args::Args;
+use crate::args::{Args, Until};
 use crate::measure::Report;
 use crate::open_loop::{self, Fates};
 use crate::settings::{self, Producer};
 
 pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
+    if args.until == Until::Read {
+        return Err("this driver's load ends a latency with the acknowledgement only".into());
+    }
     let context = runtime.enter();
     let producer = settings::producer(args, &[])?;
     drop(context);

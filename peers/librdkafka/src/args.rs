@@ -9,8 +9,8 @@ usage: produce --bootstrap-server B --topic T --num-records N --record-size S --
        e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
                [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
        load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
-               [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
-               [--fates FILE]; waits for the line 'go' on standard input
+               [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
+               [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line 'go' on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...";
 
@@ -21,6 +21,13 @@ pub enum Tool {
     EndToEnd,
     Load,
     GroupConsume,
+}
+
+/// What ends the latencies of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    Acknowledged,
+    Read,
 }
 
 #[derive(Debug)]
@@ -35,6 +42,7 @@ pub struct Args {
     /// Records a second; `None` is as fast as possible.
     pub rate: Option<f64>,
     pub acks: Option<String>,
+    pub until: Until,
     pub properties: Vec<(String, String)>,
     pub json: Option<String>,
     /// Where the fates of the records are written.
@@ -65,6 +73,7 @@ impl Args {
             record_size: 0,
             rate: None,
             acks: None,
+            until: Until::Acknowledged,
             properties: Vec::new(),
             json: None,
             fates: None,
@@ -90,6 +99,7 @@ impl Args {
             "--record-size" => self.record_size = number(flag, &value)?,
             "--throughput" => self.rate = Some(number(flag, &value)?).filter(|rate| *rate > 0.0),
             "--producer-acks" => self.acks = Some(value),
+            "--until" => self.until = until(&value)?,
             "--json" => self.json = Some(value),
             "--fates" => self.fates = Some(value),
             "--keys" => self.keys = number(flag, &value)?,
@@ -127,6 +137,14 @@ impl Args {
             return Err("--warmup-records must be fewer than --num-records".into());
         }
         Ok(())
+    }
+}
+
+fn until(value: &str) -> Result<Until, Failure> {
+    match value {
+        "acknowledged" => Ok(Until::Acknowledged),
+        "read" => Ok(Until::Read),
+        _ => Err(format!("--until is acknowledged or read, not {value:?}").into()),
     }
 }
 

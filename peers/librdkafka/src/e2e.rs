@@ -41,7 +41,7 @@ impl ProducerContext for Context {
 /// The latency of a record is from just before its send until it has been read, its ack being
 /// awaited in between, as in Kafka's own tool.
 pub fn run(args: &Args) -> Result<Report, Failure> {
-    let consumer = consumer_at_end(args)?;
+    let consumer = consumer_at_end(args, &[("fetch.wait.max.ms", "0")])?;
     let (sender, acks) = channel();
     let mut config = properties::producer(&args.bootstrap);
     config.set("linger.ms", "0").set("acks", args.acks.as_deref().unwrap_or("1"));
@@ -49,17 +49,24 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     properties::settle_idempotence(&mut config);
     let context = Context(Mutex::new(sender));
     let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
-    let producer = Arc::new(producer);
+    polled(&Arc::new(producer), |producer| measure(args, producer, &consumer, &acks))
+}
+
+/// Does something with a producer whose reports another thread takes as they come.
+pub fn polled<C: ProducerContext + 'static, T>(
+    producer: &Arc<BaseProducer<C>>,
+    work: impl FnOnce(&BaseProducer<C>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let poller = {
-        let (producer, stop) = (Arc::clone(&producer), Arc::clone(&stop));
+        let (producer, stop) = (Arc::clone(producer), Arc::clone(&stop));
         std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 producer.poll(Duration::from_millis(100));
             }
         })
     };
-    let result = measure(args, &producer, &consumer, &acks);
+    let result = work(producer);
     stop.store(true, Ordering::Relaxed);
     poller.join().map_err(|_| "the polling thread panicked")?;
     result
@@ -119,10 +126,12 @@ fn measure(
     })
 }
 
-/// A consumer whose place in every partition is the end as it is now.
-fn consumer_at_end(args: &Args) -> Result<BaseConsumer, Failure> {
+/// A consumer whose place in every partition is the end as it is now. The properties have precedence over `settings`.
+pub fn consumer_at_end(args: &Args, settings: &[(&str, &str)]) -> Result<BaseConsumer, Failure> {
     let mut config = properties::consumer(&args.bootstrap);
-    config.set("fetch.wait.max.ms", "0");
+    for (name, value) in settings {
+        config.set(*name, *value);
+    }
     properties::apply(&mut config, &args.properties, Role::Consumer, true)?;
     let consumer: BaseConsumer = config.create()?;
     let mut list = TopicPartitionList::new();

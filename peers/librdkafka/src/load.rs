@@ -1,7 +1,7 @@
 //! Sends records open loop, beginning at a moment that it is told, and writes down what became of each.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::Message as _;
@@ -12,15 +12,20 @@ use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 
 use crate::Failure;
-use crate::args::Args;
+use crate::args::{Args, Until};
+use crate::e2e::{consumer_at_end, polled};
 use crate::measure::Report;
 use crate::open_loop::{self, Fates};
 use crate::properties::{self, Role};
+use crate::read_back::ReadBack;
 
 /// Longer than `delivery.timeout.ms`, which is five minutes here.
 const DRAIN_LIMIT: Duration = Duration::from_secs(310);
 
-struct Context(Arc<Fates>);
+struct Context {
+    fates: Arc<Fates>,
+    until: Until,
+}
 
 impl ClientContext for Context {}
 
@@ -28,42 +33,54 @@ impl ProducerContext for Context {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, slot: usize) {
-        match result {
-            Ok(message) => self.0.acknowledged(slot, message.partition(), message.offset()),
-            Err((error, _)) => self.0.failed(error),
+        match (result, self.until) {
+            (Ok(message), Until::Acknowledged) => {
+                self.fates.acknowledged(slot, message.partition(), message.offset());
+            }
+            (Ok(_), Until::Read) => {}
+            (Err((error, _)), _) => self.fates.failed(error),
         }
     }
 }
 
 pub fn run(args: &Args) -> Result<Report, Failure> {
     let mut config = properties::producer(&args.bootstrap);
-    properties::apply(&mut config, &args.properties, Role::Producer, false)?;
+    properties::apply(&mut config, &args.properties, Role::Producer, args.until == Until::Read)?;
     properties::settle_idempotence(&mut config);
     let fates = Arc::new(Fates::new(args.records));
-    let context = Context(Arc::clone(&fates));
+    let context = Context { fates: Arc::clone(&fates), until: args.until };
     let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
     let producer = Arc::new(producer);
     // The sender sleeps, so another thread must take the reports as they come.
-    let stop = Arc::new(AtomicBool::new(false));
-    let poller = {
-        let (producer, stop) = (Arc::clone(&producer), Arc::clone(&stop));
-        std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                producer.poll(Duration::from_millis(100));
-            }
-        })
+    polled(&Arc::new(producer), |producer| send(args, producer, &fates))
+}
+
+fn send(
+    args: &Args,
+    producer: &BaseProducer<Context>,
+    fates: &Arc<Fates>,
+) -> Result<Report, Failure> {
+    let reading = match args.until {
+        Until::Acknowledged => None,
+        Until::Read => {
+            let consumer = consumer_at_end(args, &[])?;
+            Some(ReadBack::start(args, consumer, Arc::clone(fates)))
+        }
     };
+    let sent = Cell::new(0);
     let send = |slot, key: Option<&[u8]>, value: &[u8]| {
         let mut record: BaseRecord<'_, [u8], [u8], usize> =
             BaseRecord::with_opaque_to(&args.topic, slot).payload(value);
         record.key = key;
-        enqueue(&producer, record)
+        sent.set(sent.get() + 1);
+        enqueue(producer, record)
+    };
+    let drain = || {
+        drain(producer)?;
+        reading.as_ref().map_or(Ok(()), |reading| reading.wait(sent.get()))
     };
     let (client, version) = (properties::CLIENT, properties::version());
-    let report = open_loop::run(args, &fates, client, version, send, || drain(&producer));
-    stop.store(true, Ordering::Relaxed);
-    poller.join().map_err(|_| "the polling thread panicked")?;
-    report
+    open_loop::run(args, fates, client, version, send, drain)
 }
 
 /// Waits for room in librdkafka's queue when it is full.

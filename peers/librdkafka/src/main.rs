@@ -10,6 +10,7 @@ mod membership;
 mod open_loop;
 mod produce;
 mod properties;
+mod read_back;
 
 use std::process::ExitCode;
 

@@ -82,6 +82,13 @@ impl Records {
     }
 }
 
+/// The slot of the record with this value; `None` if no load made it.
+pub fn slot_of(value: &[u8], warmup: u64) -> Option<usize> {
+    let number = u64::from_be_bytes(*value.first_chunk::<NUMBER>()?);
+    let slot = number.checked_sub(EARLIER).or_else(|| warmup.checked_add(number))?;
+    usize::try_from(slot).ok()
+}
+
 /// What became of each record, the warm-up's first. Times are nanoseconds since the origin.
 pub struct Fates {
     origin: Instant,
@@ -132,6 +139,11 @@ impl Fates {
         slot.partition.store(partition, Ordering::Relaxed);
         slot.offset.store(offset, Ordering::Relaxed);
         slot.acknowledged.store(now as i64, Ordering::Relaxed);
+    }
+
+    /// Whether there is such a record that has no fate yet.
+    pub fn awaits(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(|slot| slot.acknowledged.load(Ordering::Relaxed) < 0)
     }
 
     pub fn failed(&self, error: impl ToString) {

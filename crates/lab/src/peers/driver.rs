@@ -43,6 +43,14 @@ pub struct Driver {
     command: Vec<OsString>,
 }
 
+/// What ends a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    Acknowledged,
+    /// A consumer of the same client has read the record.
+    Read,
+}
+
 /// What a driver is to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Order {
@@ -56,6 +64,7 @@ pub(crate) struct Order {
     pub(crate) size: usize,
     /// How many different keys; `None` for records without one.
     pub(crate) keys: Option<u64>,
+    pub(crate) until: Until,
     pub(crate) seed: u64,
     pub(crate) properties: Vec<(String, String)>,
 }
@@ -107,7 +116,8 @@ struct Summary {
 
 impl Order {
     fn arguments(&self) -> Vec<String> {
-        let Self { bootstrap, topic, records, warmup, rate, size, keys, seed, properties } = self;
+        let Self { bootstrap, topic, records, warmup, rate, size, keys, until, seed, properties } =
+            self;
         let mut words = flags(&[
             ("--bootstrap-server", bootstrap.clone()),
             ("--topic", topic.clone()),
@@ -119,6 +129,9 @@ impl Order {
         ]);
         if let Some(keys) = keys {
             words.extend(flags(&[("--keys", keys.to_string())]));
+        }
+        if *until == Until::Read {
+            words.extend(flags(&[("--until", "read".into())]));
         }
         words.extend(settings(properties));
         words.insert(0, "load".into());

@@ -1,7 +1,7 @@
 use std::{ffi::OsString, fmt::Write as _};
 
 use super::{
-    driver::{Measured, Order, RoundTrips},
+    driver::{Measured, Order, RoundTrips, Until},
     fates::{Place, SIZE, Told, read},
     *,
 };
@@ -79,6 +79,7 @@ fn order() -> Order {
         rate: 1000.0,
         size: 100,
         keys: Some(7),
+        until: Until::Acknowledged,
         seed: 9,
         properties: vec![("linger.ms".into(), "0".into())],
     }
@@ -130,6 +131,18 @@ fn a_driver_is_told_what_to_send_and_when_and_what_it_tells_is_read() {
                     --warmup-records 3 --throughput 1000 --record-size 100 --seed 9 --keys 7 \
                     --command-property linger.ms=0 --fates ";
     assert!(told.starts_with(expected), "{told}");
+}
+
+#[test]
+fn a_driver_whose_consumer_reads_the_load_is_told_so() {
+    let fates = write_fates(&[bytes(5, 7, 2, 9), bytes(6, 8, 2, 10)]);
+    let text = format!(
+        "{FIND}echo ready; read go; echo \"first error: $words\" >&2; {fates}{JSON} echo 2 records"
+    );
+    let order = Order { until: Until::Read, ..order() };
+    let measured = script(&text).load(&order).unwrap().go().unwrap().0.finish().unwrap();
+    let told = measured.first_error.unwrap();
+    assert!(told.contains(" --keys 7 --until read --command-property "), "{told}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     cpu::CpuTime,
     peers::{
         Driver,
-        driver::{Measured, Order},
+        driver::{Measured, Order, Until},
         fates::Told,
     },
     perf::{Error, Result},
@@ -32,11 +32,34 @@ impl Load {
         brokers_here: bool,
         script: impl FnOnce(Instant) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
-        let properties = given(&self.config);
-        if let Some(reason) = driver.peer().lacks(&properties) {
-            return Err(Error::Lacking(reason));
-        }
-        let (sending, start) = driver.load(&self.order(properties))?.go()?;
+        let order = self.order(driver)?;
+        self.sent_as(&order, driver, brokers_here, script)
+    }
+
+    /// Sent by a driver whose own consumer reads it: a record's acknowledgement is when it was read. So many more are
+    /// sent before, of which nothing is told.
+    ///
+    /// # Errors
+    /// As [`Load::sent_by`].
+    pub(in crate::experiments) fn sent_and_read_by(
+        self,
+        driver: &Driver,
+        brokers_here: bool,
+        warmup: u64,
+    ) -> Result<Sent> {
+        let order = Order { until: Until::Read, warmup, ..self.order(driver)? };
+        let (sent, ()) = self.sent_as(&order, driver, brokers_here, |_| Ok(()))?;
+        Ok(sent)
+    }
+
+    fn sent_as<T: Send>(
+        self,
+        order: &Order,
+        driver: &Driver,
+        brokers_here: bool,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        let (sending, start) = driver.load(order)?.go()?;
         let before = CpuTime::now();
         let (measured, scripted) = thread::scope(|scope| {
             let script = scope.spawn(move || script(start));
@@ -53,9 +76,13 @@ impl Load {
         Ok((sent, scripted?))
     }
 
-    fn order(&self, properties: Vec<(String, String)>) -> Order {
+    fn order(&self, driver: &Driver) -> Result<Order> {
+        let properties = given(&self.config);
+        if let Some(reason) = driver.peer().lacks(&properties) {
+            return Err(Error::Lacking(reason));
+        }
         let warmup = (self.rate * WARMUP_SECONDS) as u64;
-        Order {
+        Ok(Order {
             bootstrap: self.config.common.bootstrap_servers.join(","),
             topic: self.topic.clone(),
             records: self.records,
@@ -66,9 +93,10 @@ impl Load {
                 Keys::None => None,
                 Keys::Cycle(count) => Some(count),
             },
+            until: Until::Acknowledged,
             seed: self.seed,
             properties,
-        }
+        })
     }
 
     fn collect_told(self, start: Instant, measured: Measured) -> Sent {

@@ -1,0 +1,102 @@
+//! Reads what a load sends, until every record has come once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rdkafka::Message as _;
+use rdkafka::consumer::BaseConsumer;
+use rdkafka::message::BorrowedMessage;
+
+use crate::Failure;
+use crate::args::Args;
+use crate::consume::QUIET_LIMIT;
+use crate::open_loop::{Fates, slot_of};
+
+const POLL: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What the reading thread and the others share.
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    read: AtomicU64,
+    failure: Mutex<Option<String>>,
+}
+
+/// A thread that reads.
+pub struct ReadBack {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReadBack {
+    /// Reads with a consumer whose place is where the load begins.
+    pub fn start(args: &Args, consumer: BaseConsumer, fates: Arc<Fates>) -> Self {
+        let state = Arc::new(State::default());
+        let (shared, warmup) = (Arc::clone(&state), args.warmup);
+        let thread = std::thread::spawn(move || {
+            while !shared.stop.load(Ordering::Relaxed) {
+                let taken = match consumer.poll(POLL) {
+                    Some(Ok(message)) => take(&message, warmup, &fates),
+                    Some(Err(error)) => Err(error.to_string()),
+                    None => continue,
+                };
+                if let Err(error) = taken {
+                    let mut failure = shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                    failure.get_or_insert(error);
+                    return;
+                }
+                shared.read.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { state, thread: Some(thread) }
+    }
+
+    /// Waits until so many records have been read, those of the warm-up included.
+    pub fn wait(&self, records: u64) -> Result<(), Failure> {
+        let (mut begun, mut seen) = (Instant::now(), 0);
+        loop {
+            let failure = self.state.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(failure) = &*failure {
+                return Err(failure.clone().into());
+            }
+            drop(failure);
+            let read = self.state.read.load(Ordering::Relaxed);
+            if read >= records {
+                return Ok(());
+            }
+            if read > seen {
+                (begun, seen) = (Instant::now(), read);
+            }
+            if begun.elapsed() > QUIET_LIMIT {
+                return Err(format!("{} records did not come back", records - read).into());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for ReadBack {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has said what was wrong, and cannot panic otherwise.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn take(message: &BorrowedMessage<'_>, warmup: u64, fates: &Fates) -> Result<(), String> {
+    let (partition, offset) = (message.partition(), message.offset());
+    let slot = message.payload().and_then(|value| slot_of(value, warmup));
+    match slot.filter(|slot| fates.awaits(*slot)) {
+        Some(slot) => fates.acknowledged(slot, partition, offset),
+        None => {
+            let text = format!("partition {partition}, offset {offset}");
+            return Err(format!("{text} came twice or is not of this load"));
+        }
+    }
+    Ok(())
+}
