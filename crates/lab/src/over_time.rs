@@ -106,11 +106,16 @@ impl OverTime {
 
     /// Adds all of `other`, whose run began at the same moment.
     pub fn add(&mut self, other: &Self) {
+        self.add_later(other, Duration::ZERO);
+    }
+
+    /// Adds all of `other`, whose run began so much later.
+    pub fn add_later(&mut self, other: &Self, later: Duration) {
         while self.width < other.width {
             self.coarsen();
         }
         for (from, distribution) in other.iter() {
-            self.slot(from.as_nanos() as u64).add(distribution);
+            self.slot((later + from).as_nanos() as u64).add(distribution);
         }
     }
 

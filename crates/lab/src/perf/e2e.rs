@@ -23,6 +23,7 @@ use super::{
 use crate::{
     cpu::CpuTime,
     latency::Latencies,
+    over_time::OverTime,
     phases::{Exemplar, Exemplars, PhaseName, Phases, Stations},
 };
 
@@ -64,6 +65,9 @@ pub(crate) struct Measured {
     pub(crate) latencies: Latencies,
     pub(crate) phases: Phases,
     pub(crate) exemplars: Exemplars,
+    /// When the first record that counts was sent.
+    pub(crate) start: Instant,
+    pub(crate) over_time: OverTime,
 }
 
 /// Has the brokers of a cluster that is there tell an observer what happens in them, if they can.
@@ -214,13 +218,14 @@ impl<'a> Loop<'a> {
         let records = options.records - options.warmup;
         progress.on(Event::Started { total: records });
         let (mut latencies, mut phases) = (Latencies::default(), Phases::default());
-        let mut exemplars = Exemplars::default();
+        let (mut exemplars, mut over_time) = (Exemplars::default(), OverTime::default());
         let mut bytes = 0;
         let (start, cpu) = (Instant::now(), CpuTime::now());
         for index in 0..records {
             let passed = self.one(options.warmup + index).await?;
             let latency = passed.read.saturating_duration_since(passed.sent);
             latencies.record(latency);
+            over_time.record(nanos(passed.sent.saturating_duration_since(start)), nanos(latency));
             phases.record(&passed.stations.times());
             if exemplars.takes(passed.stations.whole()) {
                 exemplars.offer(passed.exemplar(start));
@@ -242,7 +247,7 @@ impl<'a> Loop<'a> {
             phases_us: phases_report(&phases),
             ..Figures { tool: "e2e", records, bytes, elapsed, cost }.report()
         };
-        Ok(Measured { report, latencies, phases, exemplars })
+        Ok(Measured { report, latencies, phases, exemplars, start, over_time })
     }
 
     /// Sends record `index`, waits for its acknowledgement and reads it.

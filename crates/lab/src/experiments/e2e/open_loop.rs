@@ -5,18 +5,21 @@ use std::time::Duration;
 use curtail::ConsumerConfig;
 
 use super::super::{
-    Sample, Turn,
-    check::Order,
+    ClusterKind, LatencyUntil, Sample, Turn,
+    check::{Order, read_back},
     load::Load,
     readers::{self, Expected, SharedOverTime},
 };
-use crate::perf::Result;
+use crate::{peers::Driver, perf::Result};
 
 const PARTITIONS: i32 = 6;
 /// Records a second.
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 512;
 const WARMUP: Duration = Duration::from_secs(5);
+/// Apache Kafka's brokers go on compiling what serves many small requests: they pause for 3 to 20 ms ten times a second
+/// in the first five seconds of them, and still twice a second after fifteen.
+const WARMUP_OF_A_JVM: Duration = Duration::from_secs(180);
 const MEASURED: Duration = Duration::from_secs(30);
 
 /// One producer that does not linger, and one consumer that reads all partitions without a group. Latencies are from the
@@ -24,26 +27,42 @@ const MEASURED: Duration = Duration::from_secs(30);
 pub(super) fn run(turn: &Turn<'_>, topic: &str) -> Result<Sample> {
     let testbed = turn.testbed;
     testbed.create_topic(topic, PARTITIONS, 1)?;
-    let runtime = readers::runtime()?;
-    let consumers = readers::at_end(&runtime, &ConsumerConfig::new(testbed.bootstrap()), topic, 1)?;
-    let measured = MEASURED.mul_f64(turn.setting.scale);
-    let warmup = WARMUP.mul_f64(turn.setting.scale.clamp(0.1, 1.0));
+    let warmup = match turn.setting.cluster {
+        ClusterKind::Apache => WARMUP_OF_A_JVM,
+        _ => WARMUP,
+    };
+    let warmup = records_of(warmup.mul_f64(turn.setting.scale.clamp(0.1, 1.0)));
     let load = Load {
         config: testbed.producer().linger(Duration::ZERO),
-        records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
-        warmup: (RATE * warmup.as_secs_f64()) as u64,
+        records: records_of(MEASURED.mul_f64(turn.setting.scale)),
         rate: RATE,
         size: SIZE,
         ..Load::new(turn, topic)?
     };
+    match turn.driver {
+        None => ours(turn, load, warmup),
+        Some(driver) => theirs(turn, driver, load, warmup),
+    }
+}
+
+fn records_of(time: Duration) -> u64 {
+    (RATE * time.as_secs_f64()).ceil() as u64
+}
+
+fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
+    let testbed = turn.testbed;
+    let runtime = readers::runtime()?;
+    let consumer = ConsumerConfig::new(testbed.bootstrap());
+    let consumers = readers::at_end(&runtime, &consumer, &load.topic, 1)?;
+    let load = Load { records: warmup + load.records, warmup, ..load };
     let over_time = SharedOverTime::default();
-    let (records, skipped) = (load.records, load.warmup);
+    let records = load.records;
     let (sent, read) = turn.send(load, |start| {
         let expected = Expected {
             start,
             rate: RATE,
             records,
-            warmup: skipped,
+            warmup,
             work: Duration::ZERO,
             over_time: over_time.clone(),
             apart: None,
@@ -51,4 +70,13 @@ pub(super) fn run(turn: &Turn<'_>, topic: &str) -> Result<Sample> {
         readers::join(&runtime, readers::read(&runtime, consumers, &expected))
     })?;
     readers::sample(sent, Order::Acknowledged, read, &over_time)
+}
+
+/// Another client, both ends of it.
+fn theirs(turn: &Turn<'_>, driver: &Driver, load: Load, warmup: u64) -> Result<Sample> {
+    let brokers_here = turn.setting.cluster == ClusterKind::Embedded;
+    let sent = load.sent_and_read_by(driver, brokers_here, warmup)?;
+    let mut sample = Sample { latency_until: LatencyUntil::Polled, ..sent.sample() };
+    read_back(&sent, Order::Sent, &mut sample)?;
+    Ok(sample)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use curtail_apache::ApacheCluster;
 use parking_lot::Mutex;
 
-use super::{Needs, Sessions, jmx::JmxAgent, proxy::DelayingProxy, unknown};
+use super::{KafkaTool, Needs, Sessions, jmx::JmxAgent, proxy::DelayingProxy, unknown};
 use crate::perf::{Error, Result};
 
 const BROKERS: usize = 3;
@@ -92,8 +92,13 @@ impl Apache {
     }
 
     /// What one of Kafka's tools prints.
-    pub(super) fn tool(&self, class: &str, args: &[&str], limit: Duration) -> Result<String> {
-        let tool = self.cluster.toolchain().tool(class).args(args).limit(limit);
+    pub(super) fn tool(&self, tool: &KafkaTool<'_>) -> Result<String> {
+        let &KafkaTool { class, args, clients, limit } = tool;
+        let toolchain = self.cluster.toolchain();
+        let mut tool = toolchain.tool(class).args(args).limit(limit);
+        if let Some(version) = clients {
+            tool = tool.clients(toolchain.clients(version).map_err(|error| failed(&error.into()))?);
+        }
         let output = tool.run().map_err(|error| failed(&error))?;
         if !output.success() {
             return Err(Error::Unexpected(format!("{class}: {}", output.stderr)));

@@ -57,6 +57,16 @@ pub(super) struct Faltering {
     pub(super) frozen: Duration,
 }
 
+/// A run of one of Kafka's tools.
+pub(super) struct KafkaTool<'a> {
+    pub(super) class: &'a str,
+    pub(super) args: &'a [&'a str],
+    /// The release of the Java client that it uses, if not that of the tool.
+    pub(super) clients: Option<&'a str>,
+    /// How long it may take.
+    pub(super) limit: Duration,
+}
+
 /// What brokers say of their fetch sessions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sessions {
@@ -392,17 +402,12 @@ impl Testbed {
     }
 
     /// Runs one of Kafka's tools, where Apache Kafka is at hand: what it printed.
-    pub(super) fn tool(
-        &self,
-        class: &str,
-        args: &[&str],
-        limit: Duration,
-    ) -> Result<Option<String>> {
+    pub(super) fn tool(&self, tool: &KafkaTool<'_>) -> Result<Option<String>> {
         match &self.cluster {
             #[cfg(feature = "apache")]
-            Cluster::Apache(apache) => apache.tool(class, args, limit).map(Some),
+            Cluster::Apache(apache) => apache.tool(tool).map(Some),
             _ => {
-                let _ = (class, args, limit);
+                let KafkaTool { class: _, args: _, clients: _, limit: _ } = tool;
                 Ok(None)
             }
         }
