@@ -11,6 +11,7 @@ mod measure;
 #[path = "../../librdkafka/src/membership.rs"]
 mod membership;
 #[path = "../../librdkafka/src/open_loop.rs"]
+#[expect(dead_code, reason = "only librdkafka's driver reads what it sends")]
 mod open_loop;
 mod produce;
 mod settings;

@@ -50,7 +50,6 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     let fates = Arc::new(Fates::new(args.records));
     let context = Context { fates: Arc::clone(&fates), until: args.until };
     let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
-    let producer = Arc::new(producer);
     // The sender sleeps, so another thread must take the reports as they come.
     polled(&Arc::new(producer), |producer| send(args, producer, &fates))
 }
