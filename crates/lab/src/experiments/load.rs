@@ -228,6 +228,7 @@ impl Load {
         };
         sleep_precisely();
         let start = Instant::now();
+        let cpu = CpuTime::now();
         let (sent, scripted) = thread::scope(|scope| {
             let script = scope.spawn(|| script(start, &producers));
             let ended = || senders.end_with_script && script.is_finished();
@@ -236,10 +237,10 @@ impl Load {
             let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (sent, scripted)
         });
-        let (deliveries, before) = sent?;
+        let deliveries = sent?;
         let scripted = scripted?;
         flush(&runtime, &producers)?;
-        let cpu = CpuTime::now() - before;
+        let cpu = CpuTime::now() - cpu;
         let (mut requests, mut brokers) = (0, BTreeMap::new());
         for producer in producers {
             let metrics = producer.metrics();
@@ -254,7 +255,6 @@ impl Load {
         Ok((sent, scripted))
     }
 
-    /// What became of each record, and the processor time used before the first one that counts.
     fn send_all(
         &self,
         sending: &Sending<'_>,
@@ -262,19 +262,15 @@ impl Load {
         start: Instant,
         partitions: i32,
         ended: impl Fn() -> bool,
-    ) -> Result<(Vec<SentAt>, CpuTime)> {
+    ) -> Result<Vec<(u64, Result<Delivery, ClientError>)>> {
         let pacer = Pacer::new(start, self.rate);
         let mut sticky = match self.placement {
             Placement::Producer => None,
             Placement::StickyByBatch => Some(StickyByBatch::new(partitions, self.seed)),
         };
-        let mut deliveries: Vec<SentAt> =
+        let mut deliveries: Vec<(u64, Result<Delivery, ClientError>)> =
             Vec::with_capacity(usize::try_from(self.records).unwrap_or(0).min(MOST_AT_ONCE));
-        let mut before = CpuTime::now();
         for index in 0..self.records {
-            if index == self.warmup {
-                before = CpuTime::now();
-            }
             let (_, now) = pacer.wait(sending.senders.first_of_burst(index));
             if ended() {
                 break;
@@ -312,7 +308,7 @@ impl Load {
             deliveries.push((nanos(now.saturating_duration_since(start)), delivery));
         }
         flush(sending.runtime, sending.producers)?;
-        Ok((deliveries, before))
+        Ok(deliveries)
     }
 
     async fn count_partitions(&self) -> Result<i32> {
@@ -325,7 +321,7 @@ impl Load {
     fn collect(
         self,
         start: Instant,
-        deliveries: Vec<SentAt>,
+        deliveries: Vec<(u64, Result<Delivery, ClientError>)>,
         cpu: CpuTime,
         brokers: BTreeMap<i32, u64>,
     ) -> Sent {
@@ -358,9 +354,6 @@ impl Load {
         Sent { start, fates, first_error, observation, load: self, requests, senders, cpu, brokers }
     }
 }
-
-/// When a record was sent, in nanoseconds since the start, and what came of it.
-type SentAt = (u64, Result<Delivery, ClientError>);
 
 /// What sends a load.
 struct Sending<'a> {

@@ -7,10 +7,10 @@ use curtail::ConsumerConfig;
 use super::super::{
     ClusterKind, LatencyUntil, Sample, Turn,
     check::{Order, read_back},
-    load::Load,
+    load::{Load, sleep_until},
     readers::{self, Expected, SharedOverTime},
 };
-use crate::{peers::Driver, perf::Result};
+use crate::{cpu::CpuTime, peers::Driver, perf::Result};
 
 const PARTITIONS: i32 = 6;
 /// Records a second.
@@ -57,7 +57,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
     let load = Load { records: warmup + load.records, warmup, ..load };
     let over_time = SharedOverTime::default();
     let records = load.records;
-    let (sent, read) = turn.send(load, |start| {
+    let (sent, (read, cpu)) = turn.send(load, |start| {
         let expected = Expected {
             start,
             rate: RATE,
@@ -67,9 +67,14 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
             over_time: over_time.clone(),
             apart: None,
         };
-        readers::join(&runtime, readers::read(&runtime, consumers, &expected))
+        let reading = readers::read(&runtime, consumers, &expected);
+        // The other clients' drivers count from there, too.
+        sleep_until(start, Duration::from_secs_f64(warmup as f64 / RATE));
+        let before = CpuTime::now();
+        let read = readers::join(&runtime, reading)?;
+        Ok((read, CpuTime::now() - before))
     })?;
-    readers::sample(sent, Order::Acknowledged, read, &over_time)
+    Ok(Sample { cpu, ..readers::sample(sent, Order::Acknowledged, read, &over_time)? })
 }
 
 /// Another client, both ends of it.
