@@ -36,25 +36,23 @@ enum Life {
 
 impl Life {
     fn jvm(self, heap_mb: u32) -> Vec<String> {
-        let (options, heap) = match self {
-            // A heap that would have to grow first is collected more often than that of a server, which has all of it
-            // from the start.
-            Self::Long => (
-                &[
-                    "-server",
-                    "-XX:+UseG1GC",
-                    "-XX:MaxGCPauseMillis=20",
-                    "-XX:InitiatingHeapOccupancyPercent=35",
-                    "-XX:+ExplicitGCInvokesConcurrent",
-                ][..],
-                vec![format!("-Xms{heap_mb}m"), format!("-Xmx{heap_mb}m")],
-            ),
-            Self::Short => (
-                &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"][..],
-                vec![format!("-Xmx{heap_mb}m")],
-            ),
+        let options: &[&str] = match self {
+            Self::Long => &[
+                "-server",
+                "-XX:+UseG1GC",
+                "-XX:MaxGCPauseMillis=20",
+                "-XX:InitiatingHeapOccupancyPercent=35",
+                "-XX:+ExplicitGCInvokesConcurrent",
+            ],
+            Self::Short => &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
         };
-        options.iter().map(|option| (*option).to_owned()).chain(heap).collect()
+        let mut options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        options.push(format!("-Xmx{heap_mb}m"));
+        if self == Self::Long {
+            // A heap that has to grow first is collected more often.
+            options.push(format!("-Xms{heap_mb}m"));
+        }
+        options
     }
 }
 

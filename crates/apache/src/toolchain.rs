@@ -227,12 +227,12 @@ impl Jars<'_> {
         if let Some(parent) = cache.parent() {
             std::fs::create_dir_all(parent).map_err(failed)?;
         }
-        let lock = File::create(cache.with_extension("0.lock")).map_err(failed)?;
+        let lock = File::create(with_end(cache, ".lock")).map_err(failed)?;
         lock.lock().map_err(failed)?;
         if self.fill(cache) {
             return Ok(cache.to_owned());
         }
-        let partial = cache.with_extension("0.partial");
+        let partial = with_end(cache, ".partial");
         if partial.exists() {
             std::fs::remove_dir_all(&partial).map_err(failed)?;
         }
@@ -267,6 +267,13 @@ impl Jars<'_> {
     fn failed(&self, reason: String) -> Missing {
         Missing::Download { release: self.of.to_owned(), reason }
     }
+}
+
+/// The path beside this one whose name goes on like this: a version's last number is no extension to be replaced.
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    path.into()
 }
 
 #[cfg(test)]
