@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use super::{
     super::{Condition, Figure, Sample, Testbed, testbed::KafkaTool},
-    SIZE, Test,
+    SIZE, Test, in_ms,
 };
-use crate::{
-    latency::Latencies,
-    perf::{Error, Result},
-};
+use crate::perf::{Error, Result};
 
 const LIMIT: Duration = Duration::from_secs(900);
 /// What its last lines say, and under which names that is noted; all in ms, percentiles in whole ones.
@@ -66,22 +63,16 @@ pub(super) fn beside(
 
 /// Ours is below Java's, as far as a tool that counts in whole milliseconds tells.
 pub(super) fn condition(test: &Test, sample: &Sample) -> Option<Condition> {
+    let ours = in_ms(&sample.latency);
     let theirs = FIGURES.map(|(_, name)| sample.figure(name));
     (!theirs[0].is_nan()).then(|| Condition {
         text: format!(
             "{}: average below, and percentiles in whole ms not above, those of Kafka's EndToEndLatency in the same run \
-             ({:.3?} against {theirs:?} ms)",
-            test.arm.name,
-            ours(&sample.latency)
+             ({ours:.3?} against {theirs:?} ms)",
+            test.arm.name
         ),
-        held: is_below(ours(&sample.latency), theirs),
+        held: is_below(ours, theirs),
     })
-}
-
-/// Average, 50th, 99th and 99.9th percentile in ms.
-pub(super) fn ours(latency: &Latencies) -> [f64; 4] {
-    let ours = latency.summary();
-    [ours.avg, ours.p50, ours.p99, ours.p999].map(|us| us / 1000.0)
 }
 
 fn is_below(ours: [f64; 4], theirs: [f64; 4]) -> bool {

@@ -407,7 +407,7 @@ impl Testbed {
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.tool(tool).map(Some),
             _ => {
-                let KafkaTool { class: _, args: _, clients: _, limit: _ } = tool;
+                let _ = (tool.class, tool.args, tool.clients, tool.limit);
                 Ok(None)
             }
         }
