@@ -431,20 +431,24 @@ async fn dial(
         Err(error @ Error::Authentication { .. }) => return Err(error),
         Err(error) => return Err(shared.unreachable(error.to_string())),
     };
-    let full = shared.common.connection_setup_timeout;
-    let short = shared.common.retry_backoff_max.min(full);
+    let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
     let mut last = None;
-    for limit in [short, full] {
+    // The second time is bounded by the setup time-out of `open` alone: its error is the one to tell.
+    for limit in [Some(brief), None] {
         let mut slow = Vec::new();
         for (host, port) in candidates {
             trying(format!("{host}:{port}"));
             let open = Connection::open(&shared.env, &shared.common, &host, port);
-            match timeout(limit, open).await {
-                Ok(Ok(connection)) => return Ok(connection),
+            let opened = match limit {
+                Some(limit) => timeout(limit, open).await.ok(),
+                None => Some(open.await),
+            };
+            match opened {
+                Some(Ok(connection)) => return Ok(connection),
                 // Another broker of this cluster would say the same.
-                Ok(Err(error @ Error::Authentication { .. })) => return Err(error),
-                Ok(Err(error)) => last = Some(error),
-                Err(_) => slow.push((host, port)),
+                Some(Err(error @ Error::Authentication { .. })) => return Err(error),
+                Some(Err(error)) => last = Some(error),
+                None => slow.push((host, port)),
             }
         }
         candidates = slow;
