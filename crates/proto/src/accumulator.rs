@@ -35,7 +35,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-use self::numbering::{Gap, Numbering};
+use self::numbering::{Gap, Numbering, SpentId};
 pub use self::split::{Parts, Share};
 
 /// How batches are formed.
@@ -70,7 +70,8 @@ pub enum Idempotence {
     Off,
     /// On, and the broker has not given an identity yet: nothing can leave.
     Pending,
-    /// On, with this identity. Each partition goes on in an epoch of its own after a sequence that was lost.
+    /// On, and this is the newest identity. Each partition keeps the one it began with, and goes on in an epoch of its own
+    /// after a sequence that was lost.
     As(ProducerIdentity),
     /// On and in a transaction, with this identity for every partition. A new one starts the sequences anew; a lost
     /// sequence ends the transaction, and nothing leaves under this identity any more.
@@ -195,6 +196,8 @@ pub enum Take<C> {
     AfterOutcome,
     /// Ask again once the producer has its identity.
     AfterIdentity,
+    /// Ask again once the producer has another id than this one, of which no epoch is left.
+    AfterAnotherId(i64),
 }
 
 /// One partition's queue. At rest ([`Self::rest`]) it is 32 bytes, because there are hundreds of thousands.
@@ -462,14 +465,20 @@ impl<C> PartitionQueue<C> {
         if let Some(at) = work.not_before.filter(|&at| at > now) {
             return Take::At(at);
         }
-        if let Idempotence::Transaction(identity) = idempotence {
-            if self.has_gap_under(identity) {
-                return Take::AfterIdentity;
+        match idempotence {
+            Idempotence::Off | Idempotence::Pending => {}
+            Idempotence::As(newest) => {
+                if let Err(SpentId(id)) = self.begin_next_epoch(newest) {
+                    return Take::AfterAnotherId(id);
+                }
+                if self.waits_for_next_epoch() {
+                    return Take::AfterOutcome;
+                }
             }
-        } else {
-            self.begin_next_epoch();
-            if self.waits_for_next_epoch() {
-                return Take::AfterOutcome;
+            Idempotence::Transaction(identity) => {
+                if self.has_gap_under(identity) {
+                    return Take::AfterIdentity;
+                }
             }
         }
         let work = self.work();

@@ -1,8 +1,14 @@
 //! Who the producer is to the brokers: the one place that knows its id and epoch.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 
+use arc_swap::ArcSwapOption;
 use curtail_proto::accumulator::{Batch, Idempotence, ProducerIdentity};
+
+use tokio::sync::Notify;
 
 use super::{
     partition::{Partition, PartitionState},
@@ -17,17 +23,43 @@ const LAST_PRODUCE_OF_V1: i16 = 11;
 pub(super) enum Identity {
     /// `enable.idempotence=false`: it has none.
     None,
-    /// Given once. Each partition counts epochs of its own from there (decision 0004).
-    Idempotent(OnceLock<ProducerIdentity>),
+    /// Given when the producer starts. Each partition counts epochs of its own from there (decision 0004).
+    Idempotent(Given),
     /// Given by the coordinator of the transactional id, with one epoch for all partitions (decision 0012).
     Transactional(Arc<Control>),
+}
+
+/// Of an idempotent producer without a transactional id.
+#[derive(Default)]
+pub(super) struct Given {
+    newest: ArcSwapOption<ProducerIdentity>,
+    /// An id of which a partition has used up the epochs. Ids are not negative, so that there is none before the first.
+    spent: AtomicI64,
+    is_spent: Notify,
+}
+
+impl Given {
+    fn stamps(&self) -> Idempotence {
+        self.newest
+            .load()
+            .as_deref()
+            .map_or(Idempotence::Pending, |&newest| Idempotence::As(newest))
+    }
+
+    /// Whether none was given yet, or a partition cannot go on under the newest.
+    fn is_short(&self) -> bool {
+        let spent = self.spent.load(Ordering::Acquire);
+        self.newest.load().as_deref().is_none_or(|newest| newest.id == spent)
+    }
 }
 
 impl Identity {
     pub(super) fn new(config: &ProducerConfig) -> Self {
         match &config.transactional_id {
             Some(id) => Self::Transactional(Control::new(id, config)),
-            None if config.idempotence => Self::Idempotent(OnceLock::new()),
+            None if config.idempotence => {
+                Self::Idempotent(Given { spent: AtomicI64::new(-1), ..Given::default() })
+            }
             None => Self::None,
         }
     }
@@ -37,9 +69,7 @@ impl Identity {
     pub(super) fn stamps(&self, partition: &Partition, state: &mut PartitionState) -> Idempotence {
         match self {
             Self::None => Idempotence::Off,
-            Self::Idempotent(identity) => {
-                identity.get().map_or(Idempotence::Pending, |&identity| Idempotence::As(identity))
-            }
+            Self::Idempotent(given) => given.stamps(),
             Self::Transactional(_) if state.queue.is_drained() => Idempotence::Pending,
             Self::Transactional(control) => control.stamps(partition, state),
         }
@@ -49,21 +79,37 @@ impl Identity {
     pub(super) fn may_hold_back(&self) -> bool {
         match self {
             Self::None => false,
-            Self::Idempotent(identity) => identity.get().is_none(),
+            Self::Idempotent(given) => given.is_short(),
             Self::Transactional(_) => true,
         }
     }
 
     /// Whether an id that is asked for as soon as the producer starts has not arrived.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self, Self::Idempotent(identity) if identity.get().is_none())
+        matches!(self, Self::Idempotent(given) if given.newest.load().is_none())
     }
 
-    /// Takes the id that was asked for when the producer started.
+    /// Takes an id that was asked for.
     pub(super) fn arrived(&self, identity: ProducerIdentity) {
-        if let Self::Idempotent(place) = self {
-            // It is asked for once, and so arrives once.
-            let _ = place.set(identity);
+        if let Self::Idempotent(given) = self {
+            given.newest.store(Some(Arc::new(identity)));
+        }
+    }
+
+    /// A partition has used up the epochs of an id. If that is no longer the newest, there is one already.
+    pub(super) fn is_spent(&self, id: i64) {
+        let Self::Idempotent(given) = self else { return };
+        if given.newest.load().as_deref().is_some_and(|newest| newest.id == id) {
+            given.spent.store(id, Ordering::Release);
+            given.is_spent.notify_one();
+        }
+    }
+
+    /// Ends when another id has to be asked for: one was given, and its epochs are used up. Cancel safe.
+    pub(super) async fn until_another_is_needed(&self) {
+        let Self::Idempotent(given) = self else { return std::future::pending().await };
+        while given.newest.load().is_none() || !given.is_short() {
+            given.is_spent.notified().await;
         }
     }
 

@@ -479,6 +479,11 @@ impl Lane {
                     drop(state);
                     work.add_timed(at, partition);
                 }
+                Take::AfterAnotherId(spent) => {
+                    state.place = Place::Idle;
+                    drop(state);
+                    shared.ask_for_another_id(spent);
+                }
                 Take::Empty | Take::AfterOutcome | Take::AfterIdentity => {
                     state.place = Place::Idle;
                 }

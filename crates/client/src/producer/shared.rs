@@ -424,13 +424,11 @@ impl Shared {
     }
 
     fn spawn_tasks(&self, lanes: &mut Lanes) {
+        let Some(me) = self.me.upgrade() else { return };
         if self.identity.is_awaited() {
-            let task = tokio::spawn(obtain_identity(self.me.clone()));
-            lanes.tasks.push(task.abort_handle());
+            lanes.tasks.push(tokio::spawn(keep_identity(me.clone())).abort_handle());
         }
-        if let Some(me) = self.me.upgrade() {
-            lanes.tasks.push(tokio::spawn(expire_stranded(me)).abort_handle());
-        }
+        lanes.tasks.push(tokio::spawn(expire_stranded(me)).abort_handle());
     }
 
     /// Waits until there is an identity, where one is needed, every partition of the topics has a leader, and the
@@ -453,6 +451,13 @@ impl Shared {
             drop(topics);
             progress.await;
         }
+    }
+
+    /// A partition waits for another producer id than this one.
+    pub(super) fn ask_for_another_id(&self, spent: i64) {
+        self.identity.is_spent(spent);
+        // No driver keeps its deadlines meanwhile.
+        self.stranded.notify_one();
     }
 
     /// Lets no open batch linger, and gives the results to wait for.
@@ -684,17 +689,25 @@ impl Listener for Shared {
     }
 }
 
-/// Asks any broker for a producer id until one gives it (KIP-98).
-async fn obtain_identity(shared: Weak<Shared>) {
+/// Asks for a producer id (KIP-98), and for another one whenever a partition has used up its epochs. Ends when the producer
+/// stops.
+async fn keep_identity(shared: Arc<Shared>) {
+    loop {
+        obtain_identity(&shared).await;
+        shared.identity.until_another_is_needed().await;
+    }
+}
+
+/// Asks any broker until one gives a producer id.
+async fn obtain_identity(shared: &Shared) {
     let mut failures = 0;
     loop {
-        let Some(strong) = shared.upgrade() else { return };
-        match init_producer_id(&strong).await {
+        match init_producer_id(shared).await {
             Ok(identity) => {
-                strong.identity.arrived(identity);
-                strong.progress.notify_waiters();
+                shared.identity.arrived(identity);
+                shared.progress.notify_waiters();
                 for partition in
-                    strong.topics.load().values().flat_map(|topic| topic.partitions.iter())
+                    shared.topics.load().values().flat_map(|topic| topic.partitions.iter())
                 {
                     resubmit(partition.state.lock(), partition);
                 }
@@ -702,14 +715,14 @@ async fn obtain_identity(shared: Weak<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(%error, "no producer id yet");
-                if let Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. } = error {
+                if let Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. } = error
+                    && shared.identity.is_awaited()
+                {
                     // A right is missing: what waits has nothing to wait for.
-                    strong.refuse_all(&error);
+                    shared.refuse_all(&error);
                 }
                 failures += 1;
-                let pause = strong.backoff.after(failures, strong.env.entropy.unit());
-                drop(strong);
-                sleep(pause).await;
+                sleep(shared.backoff.after(failures, shared.env.entropy.unit())).await;
             }
         }
     }

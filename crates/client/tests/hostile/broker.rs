@@ -70,6 +70,8 @@ pub(crate) struct Model {
     pub(crate) log: BTreeMap<i32, Vec<Vec<u8>>>,
     /// Batches by producer id and partition.
     written: BTreeMap<(i64, i32), Vec<Written>>,
+    /// Id and epoch of whoever wrote each batch.
+    pub(crate) writers: Vec<(i64, i16)>,
     calls: BTreeMap<i16, usize>,
     pub(crate) connections: usize,
     /// What a client proved itself with last.
@@ -175,12 +177,7 @@ impl Broker {
                 }
                 fetch(call, &answer)
             }
-            ApiKey::INIT_PRODUCER_ID => {
-                let answer = messages::InitProducerIdResponse::default()
-                    .with_producer_id(1000.into())
-                    .with_producer_epoch(0);
-                cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
-            }
+            ApiKey::INIT_PRODUCER_ID => producer_id(call, 1000, 0),
             ApiKey::LIST_OFFSETS => list_offsets(call, body, |_| 0),
             ApiKey::SASL_HANDSHAKE => {
                 let answer = messages::SaslHandshakeResponse::default();
@@ -300,6 +297,7 @@ impl Model {
         }
         answer.base_offset = log.len() as i64;
         written.push(Written { first_sequence, last_sequence, offset: answer.base_offset });
+        self.writers.push((header.producer_id, header.producer_epoch));
         for record in batch.records(&DecompressLimit::default()).unwrap() {
             log.push(record.unwrap().value.unwrap().to_vec());
         }
@@ -338,6 +336,13 @@ pub(crate) fn produce_of(call: &Call, frame: &[u8]) -> ProduceResponse {
 pub(crate) fn body_of(call: &Call, frame: &[u8]) -> Bytes {
     let frame = Bytes::copy_from_slice(&frame[4..]);
     curtail_wire::header::response_body(&frame, call.api, call.version).unwrap()
+}
+
+pub(crate) fn producer_id(call: &Call, id: i64, epoch: i16) -> Vec<u8> {
+    let answer = messages::InitProducerIdResponse::default()
+        .with_producer_id(id.into())
+        .with_producer_epoch(epoch);
+    cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
 }
 
 pub(crate) fn list_offsets(call: &Call, body: Bytes, offset: impl Fn(i32) -> i64) -> Vec<u8> {

@@ -7,7 +7,7 @@ use curtail_wire::{
 };
 
 use crate::{
-    broker::{Act, Broker, EPOCH, TOPIC, TOPIC_ID, produce, produce_of},
+    broker::{Act, Broker, EPOCH, TOPIC, TOPIC_ID, produce, produce_of, producer_id},
     *,
 };
 
@@ -348,6 +348,38 @@ fn a_broker_that_gives_no_producer_id() {
             assert!(values(&broker).is_empty());
             ends("close", producer.close()).await.unwrap();
         }
+    });
+}
+
+/// Brokers refuse an epoch below the last one of an id: a partition that has used up all of them needs another id.
+#[test]
+fn after_the_last_epoch_records_go_on_under_another_producer_id() {
+    run(async {
+        let broker = Broker::start(|call, frame| match (call.api, call.nth) {
+            (ApiKey::INIT_PRODUCER_ID, 0) => Act::Send(producer_id(call, 7, i16::MAX)),
+            (ApiKey::INIT_PRODUCER_ID, 1) => Act::Cut(frame[..9].to_vec()),
+            (ApiKey::INIT_PRODUCER_ID, _) => Act::Send(producer_id(call, 8, 0)),
+            (ApiKey::PRODUCE, 0) => {
+                let mut answer = produce_of(call, &frame);
+                answer.topics[0].partitions[0].error = ErrorCode::INVALID_RECORD;
+                Act::Send(produce(call, &answer))
+            }
+            _ => Act::Send(frame),
+        })
+        .await;
+        let producer = producer(&broker);
+        deliver(&producer, "refused").await.unwrap_err();
+        for value in ["a", "b", "c"] {
+            deliver(&producer, value).await.unwrap();
+        }
+        let writers = broker.model.lock().writers.clone();
+        assert_eq!(writers, [(7, i16::MAX), (8, 0), (8, 0), (8, 0)]);
+        assert_eq!(
+            broker.calls(ApiKey::INIT_PRODUCER_ID),
+            3,
+            "asked once, but for the connection that was lost"
+        );
+        ends("close", producer.close()).await.unwrap();
     });
 }
 

@@ -1,5 +1,8 @@
 //! Sequences and epochs: the place of each batch in them, and how a partition goes on after one that was lost.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::BytesMut;
 use curtail_wire::records::{ProducerStamp, mark_transactional, stamp};
 
@@ -36,6 +39,10 @@ pub(super) enum Gap {
     /// Nobody knows whether the lost batch is in the log, and what is behind it may be.
     Unknown,
 }
+
+/// A producer id of which a partition has used up the epochs: brokers refuse a lower one than the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SpentId(pub(super) i64);
 
 impl<C> PartitionQueue<C> {
     /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
@@ -104,23 +111,31 @@ impl<C> PartitionQueue<C> {
     /// partition apart, so this concerns the partition alone.
     ///
     /// What was sent before the lost batch may be in the log: it is sent again under the old epoch first, which tells.
-    pub(super) fn begin_next_epoch(&mut self) {
-        let (Some(numbering), Some(work)) = (&mut self.numbering, &mut self.work) else { return };
+    ///
+    /// # Errors
+    /// The id has no next epoch, and `newest` is still this id.
+    pub(super) fn begin_next_epoch(&mut self, newest: ProducerIdentity) -> Result<(), SpentId> {
+        let (Some(numbering), Some(work)) = (&mut self.numbering, &mut self.work) else {
+            return Ok(());
+        };
         let gap_at = work.gap_at;
         let precedes = |batch: &Batch<C>| batch.order < gap_at;
         if numbering.gap == Gap::None
             || !work.in_flight.is_empty()
             || work.again.front().is_some_and(precedes)
         {
-            return;
+            return Ok(());
         }
-        numbering.gap = Gap::None;
-        numbering.next_sequence = 0;
-        numbering.epoch = numbering.epoch.wrapping_add(1) & i16::MAX;
+        *numbering = match numbering.epoch.checked_add(1) {
+            Some(epoch) => Numbering { epoch, next_sequence: 0, gap: Gap::None, ..*numbering },
+            None if newest.id != numbering.id => Numbering::new(newest),
+            None => return Err(SpentId(numbering.id)),
+        };
         for batch in &mut work.again {
             batch.stamp = None;
             batch.outcome_unknown = false;
         }
+        Ok(())
     }
 }
 
