@@ -74,33 +74,27 @@ impl Toolchain {
 pub enum Missing {
     /// No `java` in `JAVA_HOME` or `PATH`.
     #[error(
-        "no `java` found (neither in JAVA_HOME nor in PATH): the tests against Apache Kafka are \
-         skipped; install Java {OLDEST_JAVA} or newer"
+        "no `java` found (neither in JAVA_HOME nor in PATH); Apache Kafka needs it: install Java \
+         {OLDEST_JAVA} or newer"
     )]
     Java,
     /// A `java` that is too old, or whose version cannot be read.
     #[error(
-        "`java` is version {found}, Apache Kafka {KAFKA_VERSION} needs {OLDEST_JAVA} or newer: the \
-         tests against Apache Kafka are skipped"
+        "`java` is version {found}, Apache Kafka {KAFKA_VERSION} needs {OLDEST_JAVA} or newer: \
+         install it, and set JAVA_HOME if there are several"
     )]
     OldJava {
         /// What `java -version` said.
         found: String,
     },
     /// No `mvn`, and the jars have not been fetched before.
-    #[error(
-        "no `mvn` found and no jars in {cache}: the tests against Apache Kafka are skipped; \
-         install Maven"
-    )]
+    #[error("no `mvn` found, and no jars of Apache Kafka in {cache}: install Maven")]
     Maven {
         /// Where the jars were looked for.
         cache: PathBuf,
     },
     /// Maven is there but could not bring the jars.
-    #[error(
-        "`mvn` could not bring Apache Kafka {release} from Maven Central: the tests against \
-         Apache Kafka are skipped: {reason}"
-    )]
+    #[error("`mvn` could not bring Apache Kafka {release} from Maven Central: {reason}")]
     Download {
         /// What was to be brought.
         release: String,
@@ -292,7 +286,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let text = Missing::Maven { cache: PathBuf::from("target/x") }.to_string();
-        assert!(text.contains("mvn") && text.contains("target/x") && text.contains("skipped"));
+        assert!(text.contains("mvn") && text.contains("target/x") && text.contains("install"));
         let text = Missing::OldJava { found: "openjdk version \"11\"".into() }.to_string();
         assert!(text.contains("11") && text.contains("17"));
     }
