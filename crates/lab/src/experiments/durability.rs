@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Arm, Figure, Model, Placement, Sample, Setting, Turn, Workload,
+    Arm, End, Figure, Model, Placement, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Senders, rehearse, with_properties},
     workload::properties,
@@ -69,7 +69,9 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         keys: Keys::Cycle(KEYS),
         placement: Placement::Producer,
         order: Order::SentInTurn(producers.into()),
+        readers: None,
         script: Vec::new(),
+        end: End::Records,
         flat_out: None,
         model: Model { latency: ZONES.0, jitter: ZONES.1, ..Model::default() },
     }

@@ -5,13 +5,14 @@ use std::time::Duration;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
-    Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
+    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Testbed, Turn, When, Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
     readers::{self, Expected, SharedOverTime},
     testbed::{Needs, Sessions},
+    workload::properties,
 };
 use crate::perf::{Error, Result};
 
@@ -24,6 +25,7 @@ const PARTITIONS: i32 = 12;
 /// Records a second for each broker.
 const RATE: f64 = 200.0;
 const SIZE: usize = 128;
+const KEYS: Keys = Keys::Cycle(1_000);
 const MEASURED: Duration = Duration::from_secs(60);
 /// What the application does with the records of a poll.
 const WORK: Duration = Duration::from_millis(5);
@@ -53,6 +55,10 @@ const ARMS: [Arm; 4] = [
         properties: &[("curtail.buffered.partitions", "skip-broker")],
     },
 ];
+
+fn slots() -> (&'static str, String) {
+    ("max.incremental.fetch.session.cache.slots", SLOTS.to_string())
+}
 
 /// `fetch-sessions`.
 pub(super) struct FetchSessions;
@@ -113,12 +119,47 @@ impl Experiment for FetchSessions {
         vec![Modelled::new(what, [(after, EVICTION_MS.to_string())])]
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let warmup = Self::warmup(setting);
+        let measured = MEASURED.mul_f64(setting.scale);
+        Ok(Workload {
+            brokers: 1,
+            broker_properties: vec![slots()],
+            partitions: PARTITIONS,
+            replicas: 1,
+            producers: 1,
+            client_hosts: 1,
+            properties: vec![("linger.ms", "0".into())],
+            records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
+            warmup: (RATE * warmup.as_secs_f64()) as u64,
+            rate: Some(RATE),
+            size: SIZE,
+            bundle: 1,
+            keys: KEYS,
+            placement: Placement::Producer,
+            order: Order::Sent,
+            readers: Some(Readers {
+                count: CONSUMERS as u32,
+                properties: properties(&[], arm),
+                work: WORK,
+                latency: ReaderLatency::Measured,
+            }),
+            script: vec![
+                (When::At(warmup), Act::CountSessions),
+                (When::At(warmup + measured), Act::CountSessions),
+            ],
+            end: End::Records,
+            flat_out: None,
+            model: Model::default(),
+        })
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         if matches!(setting.cluster, ClusterKind::Bootstrap(_)) {
             let text = "a cluster of somebody else's does not say what it does with its sessions";
             return Err(Error::Options(text.into()));
         }
-        let mut properties = vec![("max.incremental.fetch.session.cache.slots", SLOTS.to_string())];
+        let mut properties = vec![slots()];
         if setting.cluster == ClusterKind::Embedded {
             properties.push(("min.incremental.fetch.session.eviction.ms", EVICTION_MS.to_string()));
         }
@@ -143,7 +184,7 @@ impl Experiment for FetchSessions {
             warmup: (RATE * warmup.as_secs_f64()) as u64,
             rate: RATE,
             size: SIZE,
-            keys: Keys::Cycle(1_000),
+            keys: KEYS,
             placement: Placement::Producer,
             seed: turn.setting.seed,
             warm_up: true,
@@ -188,7 +229,13 @@ impl Experiment for FetchSessions {
     }
 }
 
-fn note_sessions(sample: &mut Sample, before: Sessions, after: Sessions, measured: Duration) {
+/// Notes what was counted at the beginning and at the end of the measured part.
+pub(super) fn note_sessions(
+    sample: &mut Sample,
+    before: Sessions,
+    after: Sessions,
+    measured: Duration,
+) {
     let evictions = after.evictions.saturating_sub(before.evictions) as f64;
     sample.note("evictions_per_s", Figure::Worst(evictions / measured.as_secs_f64()));
     sample.note("evictions_at_start", Figure::Worst(before.evictions as f64));

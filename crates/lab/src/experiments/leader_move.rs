@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Testbed, Turn, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
+    PublishedLatency, Sample, Setting, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -146,7 +146,9 @@ impl Experiment for LeaderMove {
             keys: Keys::None,
             placement: Placement::Producer,
             order: Order::Acknowledged,
-            script: vec![(middle, Act::RotateLeaders)],
+            readers: None,
+            script: vec![(When::At(middle), Act::RotateLeaders)],
+            end: End::Records,
             flat_out: None,
             model: Model { propagation: KIP_PROPAGATION, ..Model::default() },
         })

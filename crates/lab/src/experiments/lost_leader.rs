@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, Condition, Experiment, Model, Published, PublishedLatency, Sample, Setting,
-    Testbed, Turn, Workload,
+    Act, Arm, Arms, Condition, End, Experiment, Model, Published, PublishedLatency, Sample,
+    Setting, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -155,10 +155,10 @@ impl Experiment for LostLeader {
         // Another broker with each seed, as in each round of the others.
         let broker = 1 + (setting.seed % 3) as i32;
         let script = match self.0 {
-            Fault::Killed => vec![(plan.before, Act::Kill { broker })],
+            Fault::Killed => vec![(When::At(plan.before), Act::Kill { broker })],
             Fault::Frozen => vec![
-                (plan.before, Act::Freeze { broker }),
-                (plan.before + plan.frozen, Act::Thaw { broker }),
+                (When::At(plan.before), Act::Freeze { broker }),
+                (When::At(plan.before + plan.frozen), Act::Thaw { broker }),
             ],
         };
         Ok(Workload {
@@ -177,7 +177,9 @@ impl Experiment for LostLeader {
             keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
             placement: Placement::Producer,
             order: if keyless { Order::Acknowledged } else { Order::Sent },
+            readers: None,
             script,
+            end: End::Records,
             flat_out: None,
             model: Model::default(),
         })

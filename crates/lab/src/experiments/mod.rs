@@ -51,7 +51,7 @@ pub use report::{
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
-pub use workload::{Act, Model, Workload};
+pub use workload::{Act, End, Model, ReaderLatency, Readers, When, Workload};
 
 use curtail::Producer;
 

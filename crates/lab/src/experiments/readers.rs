@@ -11,7 +11,7 @@ use std::{
 
 use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
 use parking_lot::Mutex;
-use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle, time::sleep};
 
 use super::{
     LatencyUntil, Sample,
@@ -88,16 +88,25 @@ pub(super) fn at_end(
         let mut consumers = Vec::with_capacity(count);
         for _ in 0..count {
             let mut consumer = Consumer::new(config.clone())?;
-            let partitions = partitions(&consumer, topic).await?;
-            consumer.assign(partitions.iter().cloned());
-            consumer.seek_to_end(&partitions)?;
-            for partition in &partitions {
-                consumer.position(partition).await?;
-            }
+            place_at_end(&mut consumer, topic).await?;
             consumers.push(consumer);
         }
         Ok(consumers)
     })
+}
+
+/// Assigns every partition; the positions are their ends of now.
+///
+/// # Errors
+/// A topic that is not there.
+pub(super) async fn place_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
+    let partitions = partitions(consumer, topic).await?;
+    consumer.assign(partitions.iter().cloned());
+    consumer.seek_to_end(&partitions)?;
+    for partition in &partitions {
+        consumer.position(partition).await?;
+    }
+    Ok(())
 }
 
 /// All partitions of a topic.
@@ -206,7 +215,7 @@ impl Reader {
 
     /// Takes what a poll gave.
     pub(super) fn take(&mut self, records: impl IntoIterator<Item = ConsumerRecord>) {
-        let now = Instant::now();
+        let now = now();
         for record in records {
             self.take_one(&record, now);
         }
@@ -259,7 +268,11 @@ impl Reader {
         self.read
     }
 
-    async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
+    /// Reads until everything is read, or nothing more comes.
+    ///
+    /// # Errors
+    /// What the consumer says.
+    pub(super) async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
         while !self.is_done() {
             let records = consumer.poll(PATIENCE).await?;
             if records.is_empty() {
@@ -271,6 +284,41 @@ impl Reader {
         consumer.close().await;
         Ok(self.finish())
     }
+}
+
+/// Reads until it is told how many records there are and has them all, or nothing more comes.
+///
+/// # Errors
+/// What the consumer says.
+pub(super) async fn read_until_told(
+    mut consumer: Consumer,
+    expected: Expected,
+    mut sent: watch::Receiver<Option<u64>>,
+) -> Result<Read> {
+    let mut reader = Reader::new(expected);
+    let mut last = now();
+    let records = loop {
+        let told = *sent.borrow_and_update();
+        if let Some(sent) = told
+            && (reader.taken() >= sent || now().saturating_duration_since(last) > PATIENCE)
+        {
+            break sent;
+        }
+        let records = consumer.poll(Duration::from_millis(100)).await?;
+        if records.is_empty() {
+            continue;
+        }
+        last = now();
+        reader.take(records);
+        work(reader.expected.work).await;
+    };
+    consumer.close().await;
+    Ok(reader.finish_of(records))
+}
+
+/// Tokio's time: in the simulation it is virtual.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// What an application does for so long. Nothing takes no time: a sleep would last until the timer's next millisecond.
@@ -290,10 +338,10 @@ pub(super) fn set_latency(sample: &mut Sample, latency: Latencies, over_time: &M
 /// Properties over the settings of a consumer.
 pub(super) fn with_properties(
     mut config: ConsumerConfig,
-    properties: &[(&str, &str)],
+    properties: &[(&str, impl AsRef<str>)],
 ) -> Result<ConsumerConfig> {
     for (name, value) in properties {
-        config.set(name, value).map_err(Error::from)?;
+        config.set(name, value.as_ref()).map_err(Error::from)?;
     }
     Ok(config)
 }

@@ -7,12 +7,8 @@
 //! acknowledged and no follower had fetched when it was stopped is lost, whoever the client is; it is reported, and
 //! counts for nothing.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
-use curtail::Consumer;
 use tokio::sync::watch;
 
 use super::{
@@ -21,7 +17,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
-    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
+    readers::{self, Expected, SharedOverTime, merged},
     testbed::Needs,
 };
 use crate::perf::Result;
@@ -139,8 +135,9 @@ impl Experiment for Roll {
                 over_time: SharedOverTime::default(),
                 apart: None,
             };
-            let reading =
-                consumers.pop().map(|consumer| read(consumer, expected, sent_of.subscribe()));
+            let reading = consumers
+                .pop()
+                .map(|consumer| readers::read_until_told(consumer, expected, sent_of.subscribe()));
             let reader = reading.map(|reading| runtime.spawn(reading));
             roll(testbed, &topic, partitions, away, pause)?;
             Ok((reader, start.elapsed()))
@@ -207,31 +204,6 @@ fn roll(
     }
     thread::sleep(pause);
     Ok(())
-}
-
-/// Reads until it is told how many records there are and has them all, or nothing more comes.
-async fn read(
-    mut consumer: Consumer,
-    expected: Expected,
-    mut sent: watch::Receiver<Option<u64>>,
-) -> Result<Read> {
-    let mut reader = Reader::new(expected);
-    let mut last = Instant::now();
-    let records = loop {
-        let told = *sent.borrow_and_update();
-        if let Some(sent) = told
-            && (reader.taken() >= sent || last.elapsed() > readers::PATIENCE)
-        {
-            break sent;
-        }
-        let records = consumer.poll(Duration::from_millis(100)).await?;
-        if !records.is_empty() {
-            last = Instant::now();
-        }
-        reader.take(records);
-    };
-    consumer.close().await;
-    Ok(reader.finish_of(records))
 }
 
 fn of_leader_only(arm: &str, sample: &Sample) -> Condition {

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail::ProducerConfig;
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Testbed, Turn, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
+    PublishedLatency, Sample, Setting, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -139,7 +139,9 @@ impl Experiment for SlowBroker {
             keys: Keys::None,
             placement: case.placement,
             order: Order::Acknowledged,
-            script: vec![(Duration::ZERO, Act::Slow { broker: SLOW, by: DELAY })],
+            readers: None,
+            script: vec![(When::At(Duration::ZERO), Act::Slow { broker: SLOW, by: DELAY })],
+            end: End::Records,
             flat_out: None,
             model: Model::default(),
         })

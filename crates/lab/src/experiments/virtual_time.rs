@@ -3,6 +3,7 @@
 //! Nothing here reads a clock or draws a number that is not the world's: the same seed gives the same figures.
 
 mod load;
+mod reading;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -19,12 +20,14 @@ use tokio::{
 
 use self::{
     load::{Load, Played, Sender},
-    script::Happened,
+    reading::Reading,
+    script::{Happened, Script},
 };
 use super::{
-    Figure, Model, Sample, Workload,
+    End, Figure, Model, Sample, Workload,
     check::{Found, compare},
     durability::note_flat_out,
+    fetch_sessions::note_sessions,
     load::{longest_silence, nanos, number, worst_ms},
     phases::Inside,
 };
@@ -46,9 +49,15 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// # Errors
 /// Settings that do not fit, a run that does not come to its end.
 pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
-    let flat_out = workload.flat_out.map(|records| {
-        let script = Vec::new();
-        Workload { records, warmup: 0, rate: None, script, flat_out: None, ..workload.clone() }
+    let flat_out = workload.flat_out.map(|records| Workload {
+        records,
+        warmup: 0,
+        rate: None,
+        readers: None,
+        script: Vec::new(),
+        end: End::Records,
+        flat_out: None,
+        ..workload.clone()
     });
     let mut sample = play_one(workload, seed)?;
     if let Some(flat_out) = flat_out {
@@ -77,6 +86,15 @@ fn of(model: Model) -> world::Model {
     world::Model { latency, jitter, bandwidth, socket_buffer, request, append, disk_bandwidth }
 }
 
+/// Whether every partition has a leader and all its replicas in sync.
+fn is_whole(workload: &Workload, cluster: &ClusterHandle) -> bool {
+    (0..workload.partitions).all(|partition| {
+        let replicas = cluster.isr(TOPIC, partition).map_or(0, |isr| isr.len());
+        cluster.leader(TOPIC, partition).is_some()
+            && replicas == workload.replicas.unsigned_abs() as usize
+    })
+}
+
 struct Play {
     workload: Workload,
     handle: Handle,
@@ -88,6 +106,7 @@ impl Play {
         let cluster = Arc::new(self.start_cluster().await?);
         let delays = self.propagate(&cluster);
         let producers = self.producers(&cluster).await?;
+        let consumers = reading::at_end(&self.workload, &self.handle, &cluster).await?;
         let start = self.handle.now() + LEAD;
         let acks = self.config(&cluster)?.acks;
         let load = Arc::new(Load::new(&self.workload, acks, self.handle.clone(), start));
@@ -97,27 +116,35 @@ impl Play {
             let random = self.seed.wrapping_add(number as u64);
             senders.spawn(Sender::new(Arc::clone(&load), producer, number as u64, random).run());
         }
-        let script = script::run(&self.workload.script, start, &self.handle, &cluster, TOPIC);
-        let happened = script.await?;
+        let reading = Reading::begin(&self.workload, consumers, load.start());
+        let script = Script::new(&self.workload, start, self.handle.clone(), Arc::clone(&cluster));
+        let happened = script.run().await?;
+        if self.workload.end == End::Script {
+            load.end();
+        }
         let mut played = Played::new(load.records());
         while let Some(sent) = senders.join_next().await {
             let sent = sent.map_err(|_| Error::Unexpected("a producer's task ended".into()))?;
             played.add(sent?);
         }
         happened.set_right(&cluster).await?;
-        cluster.wait_until(|cluster| self.is_whole(cluster)).await;
+        cluster.wait_until(|cluster| is_whole(&self.workload, cluster)).await;
+        let mut read = reading.end(load.records()).await?;
         sleep(SETTLE).await;
         cluster.stop_observing();
-        let mut sample = load.sample(&played, &load.seen(inside));
+        let mut seen = load.seen(inside);
+        seen.read_by(read.readings());
+        let mut sample = load.sample(&played, &seen);
         let findings =
             compare(&played.fates, &self.read_back(&cluster).await?, self.workload.order);
         let bundle = u64::from(self.workload.bundle);
         sample.lost = findings.lost * bundle;
         sample.duplicated = findings.duplicated * bundle;
         sample.reordered = findings.reordered * bundle;
+        read.add_to(&mut sample);
         sample.note("requests", Figure::Total(played.requests as f64));
         let known = delays.values().max().copied().unwrap_or_default();
-        sample.faults = happened.spans(&self.workload.script, known);
+        sample.faults = happened.spans(known);
         self.note(&mut sample, &played, &happened, &delays, &cluster);
         Ok(sample)
     }
@@ -174,15 +201,6 @@ impl Play {
         Ok(producers)
     }
 
-    /// Whether every partition has a leader and all its replicas in sync.
-    fn is_whole(&self, cluster: &ClusterHandle) -> bool {
-        (0..self.workload.partitions).all(|partition| {
-            let replicas = cluster.isr(TOPIC, partition).map_or(0, |isr| isr.len());
-            cluster.leader(TOPIC, partition).is_some()
-                && replicas == self.workload.replicas.unsigned_abs() as usize
-        })
-    }
-
     /// Reads the topic from a machine that does not count.
     async fn read_back(&self, cluster: &ClusterHandle) -> Result<Found> {
         let config = ConsumerConfig::new(cluster.bootstrap()).auto_offset_reset(OffsetReset::None);
@@ -218,7 +236,10 @@ impl Play {
         delays: &BTreeMap<i32, Duration>,
         cluster: &ClusterHandle,
     ) {
-        let Some(first) = happened.first else { return };
+        if let [(from, before), .., (until, after)] = happened.sessions[..] {
+            note_sessions(sample, before, after, until - from);
+        }
+        let Some(first) = happened.first() else { return };
         let stall = longest_silence(&played.fates, nanos(first));
         sample.note("stall_ms", worst_ms(stall));
         if happened.leaders_moved > 0 {
@@ -235,6 +256,9 @@ impl Play {
             sample.note("election_all_brokers_ms", worst_ms(all));
             let beyond = (stall as f64 - all as f64) / 1e6;
             sample.note("stall_beyond_election_ms", Figure::Worst(beyond));
+        }
+        if let Some(rolled) = happened.rolled(&cluster.broker_ids()) {
+            sample.note("rolled_s", Figure::Worst(rolled.as_secs_f64()));
         }
         if let Some(slow) = happened.slowed {
             self.note_shares(sample, played, slow, cluster);

@@ -21,7 +21,7 @@ pub struct Workload {
     pub client_hosts: u32,
     /// The producers' settings by Kafka's names; later ones win.
     pub properties: Vec<(&'static str, String)>,
-    /// Records of all producers together.
+    /// Records of all producers together, or how many at most ([`Workload::end`]).
     pub records: u64,
     /// How many of them at the start are sent and checked but not measured.
     pub warmup: u64,
@@ -38,8 +38,12 @@ pub struct Workload {
     pub placement: Placement,
     /// Which order the topic must have.
     pub order: Order,
-    /// What happens when, counted from the moment at which the first record is due.
-    pub script: Vec<(Duration, Act)>,
+    /// Consumers beside the load, each of which reads every record.
+    pub readers: Option<Readers>,
+    /// What happens when.
+    pub script: Vec<(When, Act)>,
+    /// What ends the load.
+    pub end: End,
     /// So many records are sent again to a topic of their own, as fast as possible, undisturbed, for their throughput alone.
     pub flat_out: Option<u64>,
     /// What is a model.
@@ -87,6 +91,47 @@ impl Workload {
     }
 }
 
+/// Consumers without a group: each is assigned every partition, is at its end before the first record is due, and has a
+/// machine of its own.
+#[derive(Clone, Debug)]
+pub struct Readers {
+    /// How many.
+    pub count: u32,
+    /// Their settings by Kafka's names; later ones win.
+    pub properties: Vec<(&'static str, String)>,
+    /// What the application does after each poll that gave something.
+    pub work: Duration,
+    /// What becomes of their latencies.
+    pub latency: ReaderLatency,
+}
+
+/// What becomes of the latencies until polls gave the records out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaderLatency {
+    /// They are the latencies of the arm, in place of those until the acknowledgement.
+    Measured,
+    /// Their 99th percentile is a figure of its own.
+    Beside,
+}
+
+/// What ends a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All of its records have been sent.
+    Records,
+    /// Its script is over; that is to be before all records have been sent.
+    Script,
+}
+
+/// When something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So long after the first record was due, if what comes before it in the script is over by then.
+    At(Duration),
+    /// So long after what comes before it in the script was over.
+    After(Duration),
+}
+
 /// Something that happens to the cluster. What is broken at the end is set right before the topic is read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -114,6 +159,22 @@ pub enum Act {
         /// The broker's id.
         broker: i32,
     },
+    /// SIGTERM, which is over when the broker has handed everything over and is gone.
+    Stop {
+        /// The broker's id.
+        broker: i32,
+    },
+    /// A broker that was killed or stopped is started, which is over when it serves.
+    Restart {
+        /// The broker's id.
+        broker: i32,
+    },
+    /// Nothing, until every broker knows each partition to have a leader and all its replicas in sync.
+    AwaitInSync,
+    /// The brokers are asked for what they count of their fetch sessions.
+    CountSessions,
+    /// Nothing: the load goes on.
+    GoOn,
 }
 
 /// What takes time in the simulation, and how much. Client and brokers are the real ones; beyond this processors cost no time.

@@ -1,6 +1,13 @@
 //! The producers of a workload.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use curtail::{Acks, Delivery, Error as ClientError, Producer, Record};
 use curtail_sim::world::Handle;
@@ -24,7 +31,10 @@ pub(super) struct Load {
     start_instant: Instant,
     /// Records of the workload that one sent here stands for.
     bundle: u64,
-    records: u64,
+    /// Records of the workload, if the load is not ended before.
+    planned: u64,
+    /// How many are sent here.
+    records: AtomicU64,
     warmup: u64,
     rate: Option<f64>,
     acks: Acks,
@@ -70,12 +80,14 @@ impl Load {
     /// To be called in the world, whose time is `start` later.
     pub(super) fn new(workload: &Workload, acks: Acks, handle: Handle, start: Duration) -> Self {
         let ahead = start.saturating_sub(handle.now());
+        let bundle = u64::from(workload.bundle.max(1));
         Self {
             handle,
             start,
             start_instant: Instant::now() + ahead,
-            bundle: u64::from(workload.bundle.max(1)),
-            records: workload.records,
+            bundle,
+            planned: workload.records,
+            records: AtomicU64::new(workload.records.div_ceil(bundle)),
             warmup: workload.warmup,
             rate: workload.rate,
             acks,
@@ -89,7 +101,27 @@ impl Load {
 
     /// How many records are sent.
     pub(super) fn records(&self) -> u64 {
-        self.records.div_ceil(self.bundle)
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Has nothing more be sent but what is due by now.
+    pub(super) fn end(&self) {
+        let now = self.handle.now();
+        let due = (0..self.records()).take_while(|number| self.leaves(*number) <= now).count();
+        self.records.store(due as u64, Ordering::Relaxed);
+    }
+
+    /// Waits until a record is due here; `false` if the load has ended before it.
+    async fn comes(&self, number: u64) -> bool {
+        if number < self.records() {
+            self.handle.until(self.leaves(number)).await;
+        }
+        number < self.records()
+    }
+
+    /// When the first record is due, as those see it that tell time by tokio's clock.
+    pub(super) fn start(&self) -> std::time::Instant {
+        self.start_instant.into_std()
     }
 
     /// When a record of the workload is due, in nanoseconds since the start; at once without a rate.
@@ -99,7 +131,7 @@ impl Load {
 
     /// When a record here is to be sent: with the last of those it stands for.
     fn leaves(&self, number: u64) -> Duration {
-        let last = (number * self.bundle + self.bundle - 1).min(self.records - 1);
+        let last = (number * self.bundle + self.bundle - 1).min(self.planned - 1);
         self.start + Duration::from_nanos(self.due(last))
     }
 
@@ -109,14 +141,14 @@ impl Load {
 
     /// What was seen inside the brokers.
     pub(super) fn seen(&self, inside: Inside) -> Observation {
-        inside.end(self.start_instant.into_std())
+        inside.end(self.start())
     }
 
     /// The figures of the records behind the warm-up.
     pub(super) fn sample(&self, played: &Played, seen: &Observation) -> Sample {
         let mut sample = Sample::default();
         let mut end = 0;
-        for record in 0..self.records {
+        for record in 0..(self.records() * self.bundle).min(self.planned) {
             let fate = &played.fates[(record / self.bundle) as usize];
             let Some(acknowledged) = fate.acknowledged else {
                 sample.errors += 1;
@@ -180,8 +212,7 @@ impl Sender {
 
     pub(super) async fn run(mut self) -> Result<Sent> {
         let load = Arc::clone(&self.load);
-        while self.next < load.records() {
-            load.handle.until(load.leaves(self.next)).await;
+        while load.comes(self.next).await {
             self.send(self.next).await?;
             self.settle();
             self.next += load.producers;

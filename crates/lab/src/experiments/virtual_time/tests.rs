@@ -1,4 +1,9 @@
-use super::super::{ClusterKind, Report, Setting, find, run};
+use std::time::Duration;
+
+use super::{
+    super::{Act, Arm, ArmReport, ClusterKind, Report, Sample, Setting, When, find, run},
+    play,
+};
 use crate::peers::Client;
 
 fn report(name: &str, scale: f64, seed: u64) -> Report {
@@ -66,4 +71,38 @@ fn keyless_records_are_not_bound_to_a_broker_that_hangs() {
 fn an_experiment_that_virtual_time_says_nothing_about_says_so() {
     let refused = run(find("metadata-churn").unwrap(), &setting(1.0, 1), &mut |_| {}).unwrap_err();
     assert!(refused.to_string().contains("metadata-churn says nothing in virtual time"));
+}
+
+/// The arm of `fetch-sessions`, with sessions that may be pushed out after a third of a second.
+fn sessions(arm: &str, seed: u64) -> (Sample, String) {
+    let experiment = find("fetch-sessions").unwrap();
+    let setting = setting(1.0, seed);
+    let arms = experiment.arms(&setting);
+    let arm: &Arm = arms.iter().find(|of| of.name == arm).unwrap();
+    let mut workload = experiment.simulated(&setting, arm).unwrap();
+    let [warmup, end] = [Duration::from_millis(1500), Duration::from_millis(2500)];
+    workload.broker_properties.push(("min.incremental.fetch.session.eviction.ms", "333".into()));
+    (workload.records, workload.warmup) = (500, 300);
+    let count = |at| (When::At(at), Act::CountSessions);
+    workload.script = vec![count(warmup), count(end)];
+    let sample = play(workload, seed).unwrap();
+    let report = ArmReport::new(arm, Client::Curtail, &sample, Vec::new());
+    (sample, serde_json::to_string(&report).unwrap())
+}
+
+#[test]
+fn consumers_read_everything_and_keep_their_sessions_where_buffered_partitions_stay_in_them() {
+    let [(credit, first), (_, again)] = [sessions("credit", 1), sessions("credit", 1)];
+    assert_eq!(first, again);
+    assert_ne!(first, sessions("credit", 2).1);
+    let (omit, _) = sessions("omit", 1);
+    for sample in [&credit, &omit] {
+        let Sample { errors, lost, duplicated, reordered, .. } = *sample;
+        assert_eq!([errors, lost, duplicated, reordered], [0; 4]);
+        assert_eq!((sample.records, sample.latency.summary().max > 0.0), (200, true));
+        assert_eq!(sample.figure("sessions"), 16.0);
+    }
+    assert_eq!(credit.figure("partitions_in_sessions"), 16.0 * 12.0);
+    assert_eq!(credit.figure("evictions_per_s"), 0.0);
+    assert!(omit.figure("evictions_per_s") > 0.0, "{:?}", omit.extra);
 }
