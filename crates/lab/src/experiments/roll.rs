@@ -12,13 +12,14 @@ use std::{thread, time::Duration};
 use tokio::sync::watch;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
-    Testbed, Turn,
+    Act, Arm, Arms, Condition, End, Experiment, Figure, Model, Placement, Published,
+    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
     readers::{self, Expected, SharedOverTime, merged},
     testbed::Needs,
+    workload::properties,
 };
 use crate::perf::Result;
 
@@ -96,6 +97,37 @@ impl Experiment for Roll {
 
     fn published(&self, _: &Setting) -> Vec<Published> {
         kip_951()
+    }
+
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+        let reader = Readers {
+            count: 1,
+            properties: Vec::new(),
+            work: Duration::ZERO,
+            latency: ReaderLatency::Beside,
+        };
+        Ok(Workload {
+            brokers: BROKERS,
+            broker_properties: Vec::new(),
+            partitions: partitions(arm.name),
+            replicas: REPLICAS,
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(&[("linger.ms", "0")], arm),
+            records: (RATE * LONGEST.as_secs_f64()) as u64,
+            warmup: 0,
+            rate: Some(RATE),
+            size: SIZE,
+            bundle: 1,
+            keys: Keys::Cycle(KEYS),
+            placement: Placement::Producer,
+            order: Order::Sent,
+            readers: committed(arm.name).then_some(reader),
+            script: script(AWAY.mul_f64(setting.scale), PAUSE.mul_f64(setting.scale)),
+            end: End::Script,
+            flat_out: None,
+            model: Model::default(),
+        })
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {
@@ -185,6 +217,19 @@ fn committed(arm: &str) -> bool {
 
 fn partitions(arm: &str) -> i32 {
     if arm.starts_with("few") { FEW } else { MANY }
+}
+
+/// In virtual time: restarts every broker.
+fn script(away: Duration, pause: Duration) -> Vec<(When, Act)> {
+    let one = |broker| {
+        [
+            (When::After(pause), Act::Stop { broker }),
+            (When::After(away), Act::Restart { broker }),
+            (When::After(Duration::ZERO), Act::AwaitInSync),
+        ]
+    };
+    let all = (1..=BROKERS as i32).flat_map(one);
+    all.chain([(When::After(pause), Act::GoOn)]).collect()
 }
 
 /// Restarts every broker.

@@ -106,3 +106,23 @@ fn consumers_read_everything_and_keep_their_sessions_where_buffered_partitions_s
     assert_eq!(credit.figure("evictions_per_s"), 0.0);
     assert!(omit.figure("evictions_per_s") > 0.0, "{:?}", omit.extra);
 }
+
+#[test]
+fn brokers_are_restarted_in_turn_and_a_consumer_reads_beside() {
+    let arm = Some("few-all".to_owned());
+    let roll = |seed| {
+        let setting = Setting { arm: arm.clone(), ..setting(0.05, seed) };
+        run(find("roll").unwrap(), &setting, &mut |_| {}).unwrap()
+    };
+    let report = roll(1);
+    let json = |report: &Report| serde_json::to_string(report).unwrap();
+    assert_eq!(json(&report), json(&roll(1)));
+    let arm = &report.arms[0];
+    assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4]);
+    assert_eq!(arm.rounds[0].faults.len(), 6);
+    let [rolled, stall, read] = ["rolled_s", "stall_ms", "e2e_p99_ms"].map(|name| arm.extra[name]);
+    assert!(rolled > 6.0 * 0.1 && stall > 0.0 && read > 0.0, "{:?}", arm.extra);
+    // The load ends with the script, not with its records.
+    let longest = 2000.0 * (rolled + 0.001);
+    assert!(arm.records > 1000 && (arm.records as f64) <= longest, "{}", arm.records);
+}
