@@ -6,7 +6,8 @@ use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Testbed, Turn, When, Workload,
+    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When,
+    Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
@@ -119,10 +120,10 @@ impl Experiment for FetchSessions {
         vec![Modelled::new(what, [(after, EVICTION_MS.to_string())])]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let warmup = Self::warmup(setting);
         let measured = MEASURED.mul_f64(setting.scale);
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: 1,
             broker_properties: vec![slots()],
             partitions: PARTITIONS,
@@ -151,7 +152,7 @@ impl Experiment for FetchSessions {
             end: End::Records,
             flat_out: None,
             model: Model::default(),
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -14,7 +14,7 @@ use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Testbed, Turn, When, Workload,
+    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -124,10 +124,10 @@ impl Experiment for LeaderMove {
         vec![Modelled::new(what, [("late by", format!("{} ms", CONVERGENCE.as_millis()))])]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let records = (KIP_RECORDS * setting.scale).ceil();
         let middle = Duration::from_secs_f64(records / KIP_RATE / 2.0);
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: BROKERS,
             broker_properties: Vec::new(),
             partitions: PARTITIONS,
@@ -151,7 +151,7 @@ impl Experiment for LeaderMove {
             end: End::Records,
             flat_out: None,
             model: Model { propagation: KIP_PROPAGATION, ..Model::default() },
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

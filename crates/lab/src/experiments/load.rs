@@ -638,10 +638,10 @@ pub(super) fn nanos(duration: Duration) -> u64 {
 /// Properties over the settings of a producer.
 pub(super) fn with_properties(
     mut config: ProducerConfig,
-    properties: &[(&str, &str)],
+    properties: &[(&str, impl AsRef<str>)],
 ) -> Result<ProducerConfig> {
     for (name, value) in properties {
-        config.set(name, value).map_err(Error::from)?;
+        config.set(name, value.as_ref()).map_err(Error::from)?;
     }
     Ok(config)
 }

@@ -14,7 +14,7 @@ use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
     Act, Arm, Arms, Condition, End, Experiment, Model, Published, PublishedLatency, Sample,
-    Setting, Testbed, Turn, When, Workload,
+    Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -149,7 +149,7 @@ impl Experiment for LostLeader {
         vec![peer("best of the peers", best), peer("worst of the peers", worst)]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let plan = self.plan(setting);
         let keyless = is_keyless(arm);
         // Another broker with each seed, as in each round of the others.
@@ -161,7 +161,7 @@ impl Experiment for LostLeader {
                 (When::At(plan.before + plan.frozen), Act::Thaw { broker }),
             ],
         };
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: 3,
             broker_properties: plan.broker_properties(),
             partitions: PARTITIONS,
@@ -182,7 +182,7 @@ impl Experiment for LostLeader {
             end: End::Records,
             flat_out: None,
             model: Model::default(),
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

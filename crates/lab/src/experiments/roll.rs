@@ -13,7 +13,8 @@ use tokio::sync::watch;
 
 use super::{
     Act, Arm, Arms, Condition, End, Experiment, Figure, Model, Placement, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Testbed, Turn, When, Workload,
+    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When,
+    Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
@@ -99,14 +100,14 @@ impl Experiment for Roll {
         kip_951()
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let reader = Readers {
             count: 1,
             properties: Vec::new(),
             work: Duration::ZERO,
             latency: ReaderLatency::Beside,
         };
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: BROKERS,
             broker_properties: Vec::new(),
             partitions: partitions(arm.name),
@@ -127,7 +128,7 @@ impl Experiment for Roll {
             end: End::Script,
             flat_out: None,
             model: Model::default(),
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -6,7 +6,7 @@ use curtail::ProducerConfig;
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Testbed, Turn, When, Workload,
+    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -121,9 +121,9 @@ impl Experiment for SlowBroker {
         vec![Modelled::new(format!("the slow broker: {how}"), [("delay", delay)])]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let case = case_of(arm)?;
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: 3,
             broker_properties: Vec::new(),
             partitions: PARTITIONS,
@@ -144,7 +144,7 @@ impl Experiment for SlowBroker {
             end: End::Records,
             flat_out: None,
             model: Model::default(),
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

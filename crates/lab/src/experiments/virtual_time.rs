@@ -2,13 +2,14 @@
 //!
 //! Nothing here reads a clock or draws a number that is not the world's: the same seed gives the same figures.
 
+mod closed_loop;
 mod load;
 mod reading;
 mod script;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use curtail::{Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, TopicPartition};
 use curtail_cluster::{Cluster, ClusterConfig, ClusterHandle};
@@ -24,7 +25,7 @@ use self::{
     script::{Happened, Script},
 };
 use super::{
-    End, Figure, Model, Sample, Workload,
+    End, Figure, Model, Sample, Simulated, Workload,
     check::{Found, compare},
     durability::note_flat_out,
     fetch_sessions::note_sessions,
@@ -48,7 +49,14 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// Settings that do not fit, a run that does not come to its end.
-pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
+pub(super) fn play(simulated: Simulated, seed: u64) -> Result<Sample> {
+    match simulated {
+        Simulated::Load(workload) => play_load(*workload, seed),
+        Simulated::ClosedLoop(closed) => closed_loop::play(closed, seed),
+    }
+}
+
+fn play_load(workload: Workload, seed: u64) -> Result<Sample> {
     let flat_out = workload.flat_out.map(|records| Workload {
         records,
         warmup: 0,
@@ -67,12 +75,22 @@ pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
 }
 
 fn play_one(workload: Workload, seed: u64) -> Result<Sample> {
-    let world = World::new(of(workload.model), seed).map_err(Error::Threads)?;
-    let handle = world.handle();
+    let length = workload.rate.map_or(0.0, |rate| workload.records as f64 / rate);
+    let limit = Duration::from_secs_f64(length) + PATIENCE;
+    in_world(workload.model, seed, limit, |handle| Play { workload, handle, seed }.run())
+}
+
+/// Does something in a world of its own, where it may take so long.
+fn in_world<F: Future<Output = Result<Sample>> + Send + 'static>(
+    model: Model,
+    seed: u64,
+    limit: Duration,
+    work: impl FnOnce(Handle) -> F,
+) -> Result<Sample> {
+    let world = World::new(of(model), seed).map_err(Error::Threads)?;
+    let work = work(world.handle());
     world.run(async move {
-        let length = workload.rate.map_or(0.0, |rate| workload.records as f64 / rate);
-        let limit = Duration::from_secs_f64(length) + PATIENCE;
-        let played = timeout(limit, Play { workload, handle, seed }.run()).await;
+        let played = timeout(limit, work).await;
         played.unwrap_or_else(|_| {
             let text = format!("the run has not come to its end after {limit:?} of virtual time");
             Err(Error::Unexpected(text))
@@ -84,6 +102,43 @@ fn of(model: Model) -> world::Model {
     let Model { latency, jitter, bandwidth, socket_buffer, .. } = model;
     let Model { request, append, disk_bandwidth, .. } = model;
     world::Model { latency, jitter, bandwidth, socket_buffer, request, append, disk_bandwidth }
+}
+
+/// The topic of a run.
+struct NewTopic {
+    partitions: i32,
+    replicas: i16,
+}
+
+async fn start_cluster(
+    handle: &Handle,
+    brokers: u32,
+    properties: &[(&str, String)],
+    topic: NewTopic,
+) -> Result<Cluster> {
+    let mut config =
+        ClusterConfig { brokers, auto_create_topics: false, ..ClusterConfig::default() };
+    for (name, value) in properties {
+        config.set(name, value).map_err(|error| Error::Cluster(error.to_string()))?;
+    }
+    let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
+    let cluster = handle.start_cluster(config).await.map_err(failed)?;
+    cluster.create_topic(TOPIC, topic.partitions, topic.replicas, &[]).map_err(failed)?;
+    cluster.settled().await;
+    Ok(cluster)
+}
+
+/// Gives the way of metadata to each broker a length of its own.
+fn propagate(handle: &Handle, model: &Model, cluster: &ClusterHandle) -> BTreeMap<i32, Duration> {
+    let (shortest, longest) = model.propagation;
+    let more = nanos(longest.saturating_sub(shortest));
+    let delay = || shortest + Duration::from_nanos(handle.below(more + 1));
+    let delays: BTreeMap<i32, Duration> =
+        cluster.broker_ids().into_iter().map(|id| (id, delay())).collect();
+    for (&broker, &delay) in &delays {
+        cluster.set_metadata_delay(broker, delay);
+    }
+    delays
 }
 
 /// Whether every partition has a leader and all its replicas in sync.
@@ -103,8 +158,12 @@ struct Play {
 
 impl Play {
     async fn run(self) -> Result<Sample> {
-        let cluster = Arc::new(self.start_cluster().await?);
-        let delays = self.propagate(&cluster);
+        let Workload { brokers, partitions, replicas, .. } = self.workload;
+        let topic = NewTopic { partitions, replicas };
+        let properties = &self.workload.broker_properties;
+        let cluster = start_cluster(&self.handle, brokers, properties, topic).await?;
+        let cluster = Arc::new(cluster);
+        let delays = propagate(&self.handle, &self.workload.model, &cluster);
         let producers = self.producers(&cluster).await?;
         let consumers = reading::at_end(&self.workload, &self.handle, &cluster).await?;
         let start = self.handle.now() + LEAD;
@@ -147,36 +206,6 @@ impl Play {
         sample.faults = happened.spans(known);
         self.note(&mut sample, &played, &happened, &delays, &cluster);
         Ok(sample)
-    }
-
-    async fn start_cluster(&self) -> Result<Cluster> {
-        let workload = &self.workload;
-        let mut config = ClusterConfig {
-            brokers: workload.brokers,
-            auto_create_topics: false,
-            ..ClusterConfig::default()
-        };
-        for (name, value) in &workload.broker_properties {
-            config.set(name, value).map_err(|error| Error::Cluster(error.to_string()))?;
-        }
-        let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
-        let cluster = self.handle.start_cluster(config).await.map_err(failed)?;
-        cluster.create_topic(TOPIC, workload.partitions, workload.replicas, &[]).map_err(failed)?;
-        cluster.settled().await;
-        Ok(cluster)
-    }
-
-    /// Gives the way of metadata to each broker a length of its own.
-    fn propagate(&self, cluster: &ClusterHandle) -> BTreeMap<i32, Duration> {
-        let (shortest, longest) = self.workload.model.propagation;
-        let more = nanos(longest.saturating_sub(shortest));
-        let delay = || shortest + Duration::from_nanos(self.handle.below(more + 1));
-        let delays: BTreeMap<i32, Duration> =
-            cluster.broker_ids().into_iter().map(|id| (id, delay())).collect();
-        for (&broker, &delay) in &delays {
-            cluster.set_metadata_delay(broker, delay);
-        }
-        delays
     }
 
     fn config(&self, cluster: &ClusterHandle) -> Result<ProducerConfig> {

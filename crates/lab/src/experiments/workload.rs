@@ -4,6 +4,55 @@ use std::time::Duration;
 
 use super::{Arm, Keys, Modelled, Order, Placement};
 
+/// What the simulation is to do.
+#[derive(Clone, Debug)]
+pub enum Simulated {
+    /// Records come when they are due.
+    Load(Box<Workload>),
+    /// The next record comes when the one before has been read.
+    ClosedLoop(ClosedLoop),
+}
+
+impl From<Workload> for Simulated {
+    fn from(workload: Workload) -> Self {
+        Self::Load(Box::new(workload))
+    }
+}
+
+impl Simulated {
+    /// What a report has to say of the model.
+    #[must_use]
+    pub fn models(&self) -> Vec<Modelled> {
+        match self {
+            Self::Load(workload) => workload.models(),
+            Self::ClosedLoop(closed) => closed.model.describe(),
+        }
+    }
+}
+
+/// One record at a time from a producer to a consumer on the same machine, on a cluster at rest.
+#[derive(Clone, Debug)]
+pub struct ClosedLoop {
+    /// Brokers of the cluster.
+    pub brokers: u32,
+    /// Partitions of the topic.
+    pub partitions: i32,
+    /// Replicas of each.
+    pub replicas: i16,
+    /// The producer's settings by Kafka's names; later ones win.
+    pub producer: Vec<(&'static str, String)>,
+    /// Those of the consumer, which has all partitions; with `group.id` as the only member of its group.
+    pub consumer: Vec<(&'static str, String)>,
+    /// Records that are measured.
+    pub records: u64,
+    /// Records before them.
+    pub warmup: u64,
+    /// Bytes of a value.
+    pub size: usize,
+    /// What is a model.
+    pub model: Model,
+}
+
 /// A load on one topic, and what happens to the cluster meanwhile.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -54,33 +103,7 @@ impl Workload {
     /// What a report has to say of the model.
     #[must_use]
     pub fn models(&self) -> Vec<Modelled> {
-        let Model { latency, jitter, bandwidth, socket_buffer, .. } = self.model;
-        let Model { request, append, disk_bandwidth, .. } = self.model;
-        let (shortest, longest) = self.model.propagation;
-        let time = |duration: Duration| format!("{duration:?}");
-        let mut models = vec![
-            Modelled::new(
-                "the network",
-                [
-                    ("one way at least", time(latency)),
-                    ("longer by at most", time(jitter)),
-                    ("each machine, each direction", format!("{bandwidth} bytes/s")),
-                    ("socket buffers", format!("{socket_buffer} bytes")),
-                ],
-            ),
-            Modelled::new(
-                "what a broker's writing takes, one request at a time",
-                [
-                    ("a request", time(request)),
-                    ("a batch of it", time(append)),
-                    ("its bytes", format!("{disk_bandwidth} bytes/s")),
-                ],
-            ),
-            Modelled::new(
-                "how long metadata is under way to a broker, each broker having a time of its own",
-                [("at least", time(shortest)), ("at most", time(longest))],
-            ),
-        ];
+        let mut models = self.model.describe();
         if self.bundle > 1 {
             models.push(Modelled::new(
                 "the load: several records are sent as one that is as large, when the last of them is due",
@@ -212,6 +235,38 @@ impl Default for Model {
             disk_bandwidth: 500_000_000,
             propagation: (Duration::from_millis(54), Duration::from_millis(129)),
         }
+    }
+}
+
+impl Model {
+    fn describe(&self) -> Vec<Modelled> {
+        let Self { latency, jitter, bandwidth, socket_buffer, .. } = self;
+        let Self { request, append, disk_bandwidth, .. } = self;
+        let (shortest, longest) = &self.propagation;
+        let time = |duration: &Duration| format!("{duration:?}");
+        vec![
+            Modelled::new(
+                "the network",
+                [
+                    ("one way at least", time(latency)),
+                    ("longer by at most", time(jitter)),
+                    ("each machine, each direction", format!("{bandwidth} bytes/s")),
+                    ("socket buffers", format!("{socket_buffer} bytes")),
+                ],
+            ),
+            Modelled::new(
+                "what a broker's writing takes, one request at a time",
+                [
+                    ("a request", time(request)),
+                    ("a batch of it", time(append)),
+                    ("its bytes", format!("{disk_bandwidth} bytes/s")),
+                ],
+            ),
+            Modelled::new(
+                "how long metadata is under way to a broker, each broker having a time of its own",
+                [("at least", time(shortest)), ("at most", time(longest))],
+            ),
+        ]
     }
 }
 

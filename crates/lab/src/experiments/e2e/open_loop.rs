@@ -5,10 +5,12 @@ use std::time::Duration;
 use curtail::ConsumerConfig;
 
 use super::super::{
-    ClusterKind, LatencyUntil, Sample, Turn,
+    Arm, ClusterKind, End, Keys, LatencyUntil, Model, Placement, ReaderLatency, Readers, Sample,
+    Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
     readers::{self, Expected, SharedOverTime},
+    workload::properties,
 };
 use crate::{cpu::CpuTime, peers::Driver, perf::Result};
 
@@ -42,6 +44,38 @@ pub(super) fn run(turn: &Turn<'_>, topic: &str) -> Result<Sample> {
     match turn.driver {
         None => ours(turn, load, warmup),
         Some(driver) => theirs(turn, driver, load, warmup),
+    }
+}
+
+/// The same in virtual time.
+pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
+    let warmup = records_of(WARMUP.mul_f64(setting.scale.clamp(0.1, 1.0)));
+    Workload {
+        brokers: 1,
+        broker_properties: Vec::new(),
+        partitions: PARTITIONS,
+        replicas: 1,
+        producers: 1,
+        client_hosts: 1,
+        properties: properties(&[("linger.ms", "0")], arm),
+        records: warmup + records_of(MEASURED.mul_f64(setting.scale)),
+        warmup,
+        rate: Some(RATE),
+        size: SIZE,
+        bundle: 1,
+        keys: Keys::None,
+        placement: Placement::Producer,
+        order: Order::Acknowledged,
+        readers: Some(Readers {
+            count: 1,
+            properties: Vec::new(),
+            work: Duration::ZERO,
+            latency: ReaderLatency::Measured,
+        }),
+        script: Vec::new(),
+        end: End::Records,
+        flat_out: None,
+        model: Model::default(),
     }
 }
 

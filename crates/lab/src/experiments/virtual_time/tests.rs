@@ -1,8 +1,11 @@
 use std::time::Duration;
 
 use super::{
-    super::{Act, Arm, ArmReport, ClusterKind, Report, Sample, Setting, When, find, run},
-    play,
+    super::{
+        Act, Arm, ArmReport, ClusterKind, LatencyUntil, Report, Sample, Setting, Simulated, When,
+        find, run,
+    },
+    play_load,
 };
 use crate::peers::Client;
 
@@ -79,13 +82,15 @@ fn sessions(arm: &str, seed: u64) -> (Sample, String) {
     let setting = setting(1.0, seed);
     let arms = experiment.arms(&setting);
     let arm: &Arm = arms.iter().find(|of| of.name == arm).unwrap();
-    let mut workload = experiment.simulated(&setting, arm).unwrap();
+    let Simulated::Load(mut workload) = experiment.simulated(&setting, arm).unwrap() else {
+        panic!("its records come when they are due")
+    };
     let [warmup, end] = [Duration::from_millis(1500), Duration::from_millis(2500)];
     workload.broker_properties.push(("min.incremental.fetch.session.eviction.ms", "333".into()));
     (workload.records, workload.warmup) = (500, 300);
     let count = |at| (When::At(at), Act::CountSessions);
     workload.script = vec![count(warmup), count(end)];
-    let sample = play(workload, seed).unwrap();
+    let sample = play_load(*workload, seed).unwrap();
     let report = ArmReport::new(arm, Client::Curtail, &sample, Vec::new());
     (sample, serde_json::to_string(&report).unwrap())
 }
@@ -125,4 +130,23 @@ fn brokers_are_restarted_in_turn_and_a_consumer_reads_beside() {
     // The load ends with the script, not with its records.
     let longest = 2000.0 * (rolled + 0.001);
     assert!(arm.records > 1000 && (arm.records as f64) <= longest, "{}", arm.records);
+}
+
+#[test]
+fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
+    for arm in ["classic-3", "consumer-1"] {
+        let setting = Setting { arm: Some(arm.to_owned()), ..setting(0.002, 1) };
+        let json = || {
+            let report = run(find("e2e").unwrap(), &setting, &mut |_| {}).unwrap();
+            let arm = &report.arms[0];
+            assert_eq!((arm.records, arm.latency_until), (200, LatencyUntil::Polled));
+            // To the broker, to the consumer, and with more replicas two ways of a follower's fetch in between.
+            let least = if arm.name == "classic-3" { 1000.0 } else { 500.0 };
+            let latency = &arm.latency_us;
+            assert!(latency.p50 > least && latency.max < 5.0 * least, "{}: {latency:?}", arm.name);
+            assert!(arm.phases_us.fetch.is_some() && arm.phases_us.commit.is_some());
+            serde_json::to_string(&report).unwrap()
+        };
+        assert_eq!(json(), json());
+    }
 }
