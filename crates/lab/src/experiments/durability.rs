@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Arm, End, Figure, Model, Placement, Sample, Setting, Turn, Workload,
+    Arm, End, Figure, Model, Placement, Sample, SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Senders, rehearse, with_properties},
     workload::properties,
@@ -58,6 +58,7 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         broker_properties: Vec::new(),
         partitions: POST_PARTITIONS,
         replicas,
+        topic_properties: Vec::new(),
         producers,
         client_hosts: POST_AGENTS,
         properties: properties(&[("linger.ms", "5")], arm),
@@ -68,6 +69,7 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         bundle: 1,
         keys: Keys::Cycle(KEYS),
         placement: Placement::Producer,
+        sent_to: SentTo::All,
         order: Order::SentInTurn(producers.into()),
         readers: None,
         script: Vec::new(),

@@ -6,8 +6,8 @@ use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When,
-    Workload,
+    PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated, Testbed, Turn,
+    When, Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
@@ -128,6 +128,7 @@ impl Experiment for FetchSessions {
             broker_properties: vec![slots()],
             partitions: PARTITIONS,
             replicas: 1,
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: vec![("linger.ms", "0".into())],
@@ -138,6 +139,7 @@ impl Experiment for FetchSessions {
             bundle: 1,
             keys: KEYS,
             placement: Placement::Producer,
+            sent_to: SentTo::All,
             order: Order::Sent,
             readers: Some(Readers {
                 count: CONSUMERS as u32,

@@ -14,7 +14,7 @@ use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
+    PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -132,6 +132,7 @@ impl Experiment for LeaderMove {
             broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: REPLICAS,
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(
@@ -145,6 +146,7 @@ impl Experiment for LeaderMove {
             bundle: KIP_BUNDLE,
             keys: Keys::None,
             placement: Placement::Producer,
+            sent_to: SentTo::All,
             order: Order::Acknowledged,
             readers: None,
             script: vec![(When::At(middle), Act::RotateLeaders)],

@@ -13,7 +13,7 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, Condition, End, Experiment, Model, Published, PublishedLatency, Sample,
+    Act, Arm, Arms, Condition, End, Experiment, Model, Published, PublishedLatency, Sample, SentTo,
     Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
@@ -166,6 +166,7 @@ impl Experiment for LostLeader {
             broker_properties: plan.broker_properties(),
             partitions: PARTITIONS,
             replicas: if keyless { 2 } else { 3 },
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(&[], arm),
@@ -176,6 +177,7 @@ impl Experiment for LostLeader {
             bundle: 1,
             keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
             placement: Placement::Producer,
+            sent_to: SentTo::All,
             order: if keyless { Order::Acknowledged } else { Order::Sent },
             readers: None,
             script,

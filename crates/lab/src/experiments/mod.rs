@@ -52,7 +52,7 @@ pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
 pub use workload::{
-    Act, ClosedLoop, End, Model, ReaderLatency, Readers, Simulated, When, Workload,
+    Act, ClosedLoop, End, Model, ReaderLatency, Readers, SentTo, Simulated, When, Workload,
 };
 
 use curtail::Producer;

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use super::{
     Act, Arm, Arms, Condition, End, Experiment, Figure, Model, Placement, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When,
-    Workload,
+    PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated, Testbed, Turn,
+    When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
@@ -112,6 +112,7 @@ impl Experiment for Roll {
             broker_properties: Vec::new(),
             partitions: partitions(arm.name),
             replicas: REPLICAS,
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
@@ -122,6 +123,7 @@ impl Experiment for Roll {
             bundle: 1,
             keys: Keys::Cycle(KEYS),
             placement: Placement::Producer,
+            sent_to: SentTo::All,
             order: Order::Sent,
             readers: committed(arm.name).then_some(reader),
             script: script(AWAY.mul_f64(setting.scale), PAUSE.mul_f64(setting.scale)),

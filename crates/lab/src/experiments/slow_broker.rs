@@ -6,7 +6,7 @@ use curtail::ProducerConfig;
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
+    PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -128,6 +128,7 @@ impl Experiment for SlowBroker {
             broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: 1,
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
@@ -138,6 +139,7 @@ impl Experiment for SlowBroker {
             bundle: 1,
             keys: Keys::None,
             placement: case.placement,
+            sent_to: SentTo::All,
             order: Order::Acknowledged,
             readers: None,
             script: vec![(When::At(Duration::ZERO), Act::Slow { broker: SLOW, by: DELAY })],

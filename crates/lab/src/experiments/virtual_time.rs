@@ -105,16 +105,17 @@ fn of(model: Model) -> world::Model {
 }
 
 /// The topic of a run.
-struct NewTopic {
+struct NewTopic<'a> {
     partitions: i32,
     replicas: i16,
+    settings: &'a [(&'a str, &'a str)],
 }
 
 async fn start_cluster(
     handle: &Handle,
     brokers: u32,
     properties: &[(&str, String)],
-    topic: NewTopic,
+    topic: NewTopic<'_>,
 ) -> Result<Cluster> {
     let mut config =
         ClusterConfig { brokers, auto_create_topics: false, ..ClusterConfig::default() };
@@ -123,7 +124,8 @@ async fn start_cluster(
     }
     let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
     let cluster = handle.start_cluster(config).await.map_err(failed)?;
-    cluster.create_topic(TOPIC, topic.partitions, topic.replicas, &[]).map_err(failed)?;
+    let NewTopic { partitions, replicas, settings } = topic;
+    cluster.create_topic(TOPIC, partitions, replicas, settings).map_err(failed)?;
     cluster.settled().await;
     Ok(cluster)
 }
@@ -159,7 +161,9 @@ struct Play {
 impl Play {
     async fn run(self) -> Result<Sample> {
         let Workload { brokers, partitions, replicas, .. } = self.workload;
-        let topic = NewTopic { partitions, replicas };
+        let settings: Vec<(&str, &str)> =
+            self.workload.topic_properties.iter().map(|(name, value)| (*name, &**value)).collect();
+        let topic = NewTopic { partitions, replicas, settings: &settings };
         let properties = &self.workload.broker_properties;
         let cluster = start_cluster(&self.handle, brokers, properties, topic).await?;
         let cluster = Arc::new(cluster);
@@ -168,7 +172,7 @@ impl Play {
         let consumers = reading::at_end(&self.workload, &self.handle, &cluster).await?;
         let start = self.handle.now() + LEAD;
         let acks = self.config(&cluster)?.acks;
-        let load = Arc::new(Load::new(&self.workload, acks, self.handle.clone(), start));
+        let load = Arc::new(Load::new(&self.workload, acks, &cluster, self.handle.clone(), start));
         let inside = Inside::begin(&cluster, TOPIC, load.records());
         let mut senders = JoinSet::new();
         for (number, producer) in producers.into_iter().enumerate() {
@@ -288,6 +292,9 @@ impl Play {
         }
         if let Some(rolled) = happened.rolled(&cluster.broker_ids()) {
             sample.note("rolled_s", Figure::Worst(rolled.as_secs_f64()));
+        }
+        if let Some(gone) = happened.gone() {
+            sample.note("gone_ms", worst_ms(nanos(gone)));
         }
         if let Some(slow) = happened.slowed {
             self.note_shares(sample, played, slow, cluster);

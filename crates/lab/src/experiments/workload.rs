@@ -64,6 +64,8 @@ pub struct Workload {
     pub partitions: i32,
     /// Replicas of each.
     pub replicas: i16,
+    /// Settings of the topic by Kafka's names.
+    pub topic_properties: Vec<(&'static str, String)>,
     /// Producers, which share the load evenly.
     pub producers: u32,
     /// Machines they are spread over.
@@ -85,6 +87,8 @@ pub struct Workload {
     pub keys: Keys,
     /// Who chooses the partitions of records without a key.
     pub placement: Placement,
+    /// Which partitions they go to.
+    pub sent_to: SentTo,
     /// Which order the topic must have.
     pub order: Order,
     /// Consumers beside the load, each of which reads every record.
@@ -112,6 +116,15 @@ impl Workload {
         }
         models
     }
+}
+
+/// Which partitions records go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentTo {
+    /// To all, as keys or [`Workload::placement`] say.
+    All,
+    /// In turn to those that a broker does not lead when the load begins.
+    NotLedBy(i32),
 }
 
 /// Consumers without a group: each is assigned every partition, is at its end before the first record is due, and has a

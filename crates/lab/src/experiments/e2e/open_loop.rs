@@ -6,7 +6,7 @@ use curtail::ConsumerConfig;
 
 use super::super::{
     Arm, ClusterKind, End, Keys, LatencyUntil, Model, Placement, ReaderLatency, Readers, Sample,
-    Setting, Turn, Workload,
+    SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
     readers::{self, Expected, SharedOverTime},
@@ -55,6 +55,7 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
         broker_properties: Vec::new(),
         partitions: PARTITIONS,
         replicas: 1,
+        topic_properties: Vec::new(),
         producers: 1,
         client_hosts: 1,
         properties: properties(&[("linger.ms", "0")], arm),
@@ -65,6 +66,7 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
         bundle: 1,
         keys: Keys::None,
         placement: Placement::Producer,
+        sent_to: SentTo::All,
         order: Order::Acknowledged,
         readers: Some(Readers {
             count: 1,

@@ -25,7 +25,7 @@ pub(super) fn play(closed: ClosedLoop, seed: u64) -> Result<Sample> {
 
 async fn run(closed: ClosedLoop, handle: Handle) -> Result<Sample> {
     let ClosedLoop { brokers, partitions, replicas, records, warmup, size, .. } = closed;
-    let topic = NewTopic { partitions, replicas };
+    let topic = NewTopic { partitions, replicas, settings: &[] };
     let cluster = start_cluster(&handle, brokers, &[], topic).await?;
     propagate(&handle, &closed.model, &cluster);
     let producer = ProducerConfig::new(cluster.bootstrap());

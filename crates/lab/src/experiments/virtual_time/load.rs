@@ -10,13 +10,14 @@ use std::{
 };
 
 use curtail::{Acks, Delivery, Error as ClientError, Producer, Record};
+use curtail_cluster::ClusterHandle;
 use curtail_sim::world::Handle;
 use tokio::time::Instant;
 
 use super::TOPIC;
 use crate::{
     experiments::{
-        Keys, Placement, Sample, Workload,
+        Keys, Placement, Sample, SentTo, Workload,
         load::{Acknowledged, Fate, StickyByBatch, nanos},
         phases::{Inside, Observation},
     },
@@ -43,6 +44,8 @@ pub(super) struct Load {
     keys: Keys,
     placement: Placement,
     partitions: i32,
+    /// Where records go in turn; nothing of it where keys and placement say so.
+    in_turn: Vec<i32>,
 }
 
 /// What became of the records of one producer.
@@ -78,7 +81,13 @@ impl Played {
 
 impl Load {
     /// To be called in the world, whose time is `start` later.
-    pub(super) fn new(workload: &Workload, acks: Acks, handle: Handle, start: Duration) -> Self {
+    pub(super) fn new(
+        workload: &Workload,
+        acks: Acks,
+        cluster: &ClusterHandle,
+        handle: Handle,
+        start: Duration,
+    ) -> Self {
         let ahead = start.saturating_sub(handle.now());
         let bundle = u64::from(workload.bundle.max(1));
         Self {
@@ -96,6 +105,7 @@ impl Load {
             keys: workload.keys,
             placement: workload.placement,
             partitions: workload.partitions,
+            in_turn: in_turn(workload, cluster),
         }
     }
 
@@ -172,6 +182,12 @@ impl Load {
     }
 }
 
+fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
+    let SentTo::NotLedBy(broker) = workload.sent_to else { return Vec::new() };
+    let leader = |partition| cluster.leader(TOPIC, partition).map(|(leader, _)| leader);
+    (0..workload.partitions).filter(|partition| leader(*partition) != Some(broker)).collect()
+}
+
 /// One producer at work.
 pub(super) struct Sender {
     load: Arc<Load>,
@@ -235,8 +251,10 @@ impl Sender {
         if let Some(key) = &key {
             record = record.key(key);
         }
-        if let Some(sticky) = &self.sticky {
-            record = record.partition(sticky.current);
+        let turn = number.checked_rem(load.in_turn.len() as u64);
+        let in_turn = turn.map(|turn| load.in_turn[turn as usize]);
+        if let Some(partition) = self.sticky.as_ref().map(|sticky| sticky.current).or(in_turn) {
+            record = record.partition(partition);
         }
         let sent = load.since_start(Instant::now());
         let delivery = match producer.try_send(record) {

@@ -51,6 +51,16 @@ impl Happened {
         last.filter(|_| brokers.iter().all(restarted))
     }
 
+    /// How long a broker was gone, if only one was.
+    pub(super) fn gone(&self) -> Option<Duration> {
+        let stops = self.done.iter().filter(|done| matches!(done.act, Act::Stop { .. }));
+        let [Done { act: Act::Stop { broker }, until, .. }] = stops.collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let back = self.next(Act::Restart { broker: *broker }, *until)?;
+        Some(back.from - *until)
+    }
+
     /// What was done when, for a picture of the run; after `known` every broker knows of a move.
     pub(super) fn spans(&self, known: Duration) -> Vec<FaultSpan> {
         let ms = |at: Duration| at.as_secs_f64() * 1000.0;
@@ -199,6 +209,12 @@ impl<'a> Script<'a> {
             Act::Thaw { broker } => {
                 cluster.thaw(broker);
                 happened.frozen.remove(&broker);
+                // Who is back before the controller noticed anything is not lost.
+                let lost =
+                    self.lost.take_if(|(id, dropped)| *id == broker && !dropped.is_finished());
+                if let Some((_, dropped)) = lost {
+                    dropped.abort();
+                }
             }
             Act::Stop { broker } => {
                 cluster.stop(broker).await;

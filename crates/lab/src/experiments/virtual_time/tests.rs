@@ -150,3 +150,21 @@ fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
         assert_eq!(json(), json());
     }
 }
+
+#[test]
+fn a_replica_that_falters_is_waited_for_and_one_that_is_gone_as_the_setting_says() {
+    let arm = |name: &str| {
+        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.1, 2) };
+        let report = run(find("min-isr").unwrap(), &setting, &mut |_| {}).unwrap();
+        let arm = report.arms.into_iter().next().unwrap();
+        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+        arm
+    };
+    let slow = arm("2-slow");
+    assert_eq!(slow.rounds[0].faults.len(), 2);
+    assert!(slow.latency_us.p99 > 50_000.0, "{:?}", slow.latency_us);
+    let [two, three] = [arm("2-gone"), arm("3-gone")];
+    let [stall, gone] = ["stall_ms", "gone_ms"].map(|name| three.extra[name]);
+    assert!(gone > 250.0 && stall >= gone, "{:?}", three.extra);
+    assert!(two.extra["stall_ms"] < 0.5 * gone, "{:?}", two.extra);
+}
