@@ -66,6 +66,7 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         warmup: (records * 0.1) as u64,
         rate: Some(POST_RATE),
         size: SIZE,
+        burst: 1,
         bundle: 1,
         keys: Keys::Cycle(KEYS),
         placement: Placement::Producer,

@@ -136,6 +136,7 @@ impl Experiment for FetchSessions {
             warmup: (RATE * warmup.as_secs_f64()) as u64,
             rate: Some(RATE),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: KEYS,
             placement: Placement::Producer,

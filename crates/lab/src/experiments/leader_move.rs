@@ -143,6 +143,7 @@ impl Experiment for LeaderMove {
             warmup: 0,
             rate: Some(KIP_RATE),
             size: SIZE,
+            burst: 1,
             bundle: KIP_BUNDLE,
             keys: Keys::None,
             placement: Placement::Producer,

@@ -174,6 +174,7 @@ impl Experiment for LostLeader {
             warmup: (plan.rate * plan.before.as_secs_f64() * 0.4) as u64,
             rate: Some(plan.rate),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
             placement: Placement::Producer,

@@ -117,6 +117,7 @@ impl Experiment for MinIsr {
             warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
             rate: Some(RATE),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: Keys::None,
             placement: Placement::Producer,

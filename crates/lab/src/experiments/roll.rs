@@ -120,6 +120,7 @@ impl Experiment for Roll {
             warmup: 0,
             rate: Some(RATE),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: Keys::Cycle(KEYS),
             placement: Placement::Producer,

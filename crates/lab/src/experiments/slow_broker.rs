@@ -136,6 +136,7 @@ impl Experiment for SlowBroker {
             warmup: 0,
             rate: Some(case.rate),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: Keys::None,
             placement: case.placement,

@@ -80,6 +80,8 @@ pub struct Workload {
     pub rate: Option<f64>,
     /// Bytes of a value, at least 8.
     pub size: usize,
+    /// How many records are due at the same moment, at least 1: the first of them when it would be due alone.
+    pub burst: u64,
     /// How many records one record of the load stands for, at least 1: it is as large as all of them, is sent when the last of
     /// them is due, and the latency of each counts from when it was due itself.
     pub bundle: u32,

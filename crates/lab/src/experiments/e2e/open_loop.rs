@@ -63,6 +63,7 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
         warmup,
         rate: Some(RATE),
         size: SIZE,
+        burst: 1,
         bundle: 1,
         keys: Keys::None,
         placement: Placement::Producer,

@@ -38,6 +38,7 @@ pub(super) struct Load {
     records: AtomicU64,
     warmup: u64,
     rate: Option<f64>,
+    burst: u64,
     acks: Acks,
     size: usize,
     producers: u64,
@@ -99,6 +100,7 @@ impl Load {
             records: AtomicU64::new(workload.records.div_ceil(bundle)),
             warmup: workload.warmup,
             rate: workload.rate,
+            burst: workload.burst.max(1),
             acks,
             size: workload.size,
             producers: u64::from(workload.producers.max(1)),
@@ -136,7 +138,8 @@ impl Load {
 
     /// When a record of the workload is due, in nanoseconds since the start; at once without a rate.
     fn due(&self, record: u64) -> u64 {
-        self.rate.map_or(0, |rate| (record as f64 * 1e9 / rate) as u64)
+        let first = record - record % self.burst;
+        self.rate.map_or(0, |rate| (first as f64 * 1e9 / rate) as u64)
     }
 
     /// When a record here is to be sent: with the last of those it stands for.

@@ -22,14 +22,14 @@ use crate::{
 /// The consumers, each on a machine of its own and at the end of every partition.
 ///
 /// # Errors
-/// Settings that do not fit; readers of a load without a rate, or of one whose records stand for several.
+/// Settings that do not fit; readers of a load without a rate, in bursts, or whose records stand for several.
 pub(super) async fn at_end(
     workload: &Workload,
     handle: &Handle,
     cluster: &ClusterHandle,
 ) -> Result<Vec<Consumer>> {
     let Some(readers) = &workload.readers else { return Ok(Vec::new()) };
-    if workload.bundle > 1 || workload.rate.is_none() {
+    if workload.bundle > 1 || workload.burst > 1 || workload.rate.is_none() {
         let text = "readers have to know when each of the records was due";
         return Err(Error::Options(text.into()));
     }

@@ -168,3 +168,17 @@ fn a_replica_that_falters_is_waited_for_and_one_that_is_gone_as_the_setting_says
     assert!(gone > 250.0 && stall >= gone, "{:?}", three.extra);
     assert!(two.extra["stall_ms"] < 0.5 * gone, "{:?}", two.extra);
 }
+
+#[test]
+fn records_of_a_burst_are_due_at_the_same_moment() {
+    let arm = |name: &str| {
+        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.02, 1) };
+        let report = run(find("micro-burst").unwrap(), &setting, &mut |_| {}).unwrap();
+        let arm = report.arms.into_iter().next().unwrap();
+        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+        arm
+    };
+    let [even, burst, linger] = ["even", "burst", "burst-linger"].map(arm);
+    assert!(burst.latency_us.p50 > even.latency_us.p50);
+    assert!(linger.extra["requests"] < burst.extra["requests"]);
+}
