@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Arm, End, Figure, Model, Placement, Sample, SentTo, Setting, Turn, Workload,
+    Arm, End, Figure, Measured, Model, Placement, Sample, SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Senders, rehearse, with_properties},
     workload::properties,
@@ -72,6 +72,7 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         placement: Placement::Producer,
         sent_to: SentTo::All,
         order: Order::SentInTurn(producers.into()),
+        measured: Measured::All,
         readers: None,
         script: Vec::new(),
         end: End::Records,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated, Testbed, Turn,
-    When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
+    Published, PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated,
+    Testbed, Turn, When, Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
@@ -142,6 +142,7 @@ impl Experiment for FetchSessions {
             placement: Placement::Producer,
             sent_to: SentTo::All,
             order: Order::Sent,
+            measured: Measured::All,
             readers: Some(Readers {
                 count: CONSUMERS as u32,
                 properties: properties(&[], arm),

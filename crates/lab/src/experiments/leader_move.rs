@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
+    Published, PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -149,6 +149,7 @@ impl Experiment for LeaderMove {
             placement: Placement::Producer,
             sent_to: SentTo::All,
             order: Order::Acknowledged,
+            measured: Measured::All,
             readers: None,
             script: vec![(When::At(middle), Act::RotateLeaders)],
             end: End::Records,

@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, Condition, End, Experiment, Model, Published, PublishedLatency, Sample, SentTo,
-    Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, Condition, End, Experiment, Measured, Model, Published, PublishedLatency,
+    Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -180,6 +180,7 @@ impl Experiment for LostLeader {
             placement: Placement::Producer,
             sent_to: SentTo::All,
             order: if keyless { Order::Acknowledged } else { Order::Sent },
+            measured: Measured::All,
             readers: None,
             script,
             end: End::Records,

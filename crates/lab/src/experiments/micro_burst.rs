@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    Arm, Arms, Condition, End, Experiment, Model, Placement, Published, Sample, SentTo, Setting,
-    Simulated, Testbed, Turn, Workload,
+    Arm, Arms, Condition, End, Experiment, Measured, Model, Placement, Published, Sample, SentTo,
+    Setting, Simulated, Testbed, Turn, Workload,
     check::{Order, read_back},
     durability::{KEYS, PARTITIONS, SOURCE, WARMUP, quantile_ms},
     load::{Keys, Load, Senders, rehearse},
@@ -95,6 +95,7 @@ impl Experiment for MicroBurst {
             placement: Placement::Producer,
             sent_to: SentTo::All,
             order: Order::SentInTurn(PRODUCERS as u64),
+            measured: Measured::All,
             readers: None,
             script: Vec::new(),
             end: End::Records,

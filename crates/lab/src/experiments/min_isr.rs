@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Keys, Model, Placement, Published,
-    Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Keys, Measured, Model, Placement,
+    Published, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::{SIZE, SOURCE, quantile_ms},
     load::{Load, Senders, nanos, rehearse, sleep_until, worst_ms},
@@ -123,6 +123,7 @@ impl Experiment for MinIsr {
             placement: Placement::Producer,
             sent_to: SentTo::NotLedBy(victim),
             order: Order::Sent,
+            measured: Measured::All,
             readers: None,
             script: script(case.replica, victim, run),
             end: End::Script,

@@ -51,8 +51,10 @@ pub use report::{
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
+pub use windows::Windows;
 pub use workload::{
-    Act, ClosedLoop, End, Model, ReaderLatency, Readers, SentTo, Simulated, When, Workload,
+    Act, ClosedLoop, End, Measured, Model, ReaderLatency, Readers, SentTo, Simulated, When,
+    Workload,
 };
 
 use curtail::Producer;

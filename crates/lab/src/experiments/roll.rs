@@ -12,7 +12,7 @@ use std::{thread, time::Duration};
 use tokio::sync::watch;
 
 use super::{
-    Act, Arm, Arms, Condition, End, Experiment, Figure, Model, Placement, Published,
+    Act, Arm, Arms, Condition, End, Experiment, Figure, Measured, Model, Placement, Published,
     PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated, Testbed, Turn,
     When, Workload,
     check::{Order, read_back},
@@ -126,6 +126,7 @@ impl Experiment for Roll {
             placement: Placement::Producer,
             sent_to: SentTo::All,
             order: Order::Sent,
+            measured: Measured::All,
             readers: committed(arm.name).then_some(reader),
             script: script(AWAY.mul_f64(setting.scale), PAUSE.mul_f64(setting.scale)),
             end: End::Script,

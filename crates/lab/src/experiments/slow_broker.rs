@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail::ProducerConfig;
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
+    Published, PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -142,6 +142,7 @@ impl Experiment for SlowBroker {
             placement: case.placement,
             sent_to: SentTo::All,
             order: Order::Acknowledged,
+            measured: Measured::All,
             readers: None,
             script: vec![(When::At(Duration::ZERO), Act::Slow { broker: SLOW, by: DELAY })],
             end: End::Records,

@@ -20,12 +20,13 @@ use tokio::{
 };
 
 use self::{
-    load::{Load, Played, Sender},
+    load::{Load, Played, Sender, has_copy},
     reading::Reading,
     script::{Happened, Script},
 };
 use super::{
-    End, Figure, Model, Sample, Simulated, Workload,
+    End, Figure, Measured, Model, Sample, Simulated, Workload,
+    bystanders::measure_bystanders,
     check::{Found, compare},
     durability::note_flat_out,
     fetch_sessions::note_sessions,
@@ -205,6 +206,11 @@ impl Play {
         sample.duplicated = findings.duplicated * bundle;
         sample.reordered = findings.reordered * bundle;
         read.add_to(&mut sample);
+        if let Measured::Bystanders { broker, windows } = self.workload.measured {
+            let stands_by = |partition| !has_copy(&cluster, broker, partition);
+            let records = load.acknowledged(&played);
+            measure_bystanders(&mut sample, &windows, stands_by, records);
+        }
         sample.note("requests", Figure::Total(played.requests as f64));
         let known = delays.values().max().copied().unwrap_or_default();
         sample.faults = happened.spans(known);

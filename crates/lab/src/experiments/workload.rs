@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Arm, Keys, Modelled, Order, Placement};
+use super::{Arm, Keys, Modelled, Order, Placement, Windows};
 
 /// What the simulation is to do.
 #[derive(Clone, Debug)]
@@ -93,6 +93,8 @@ pub struct Workload {
     pub sent_to: SentTo,
     /// Which order the topic must have.
     pub order: Order,
+    /// Which records count.
+    pub measured: Measured,
     /// Consumers beside the load, each of which reads every record.
     pub readers: Option<Readers>,
     /// What happens when.
@@ -127,6 +129,23 @@ pub enum SentTo {
     All,
     /// In turn to those that a broker does not lead when the load begins.
     NotLedBy(i32),
+    /// In turn to those that a broker has no copy of when the load begins, and to those that it leads.
+    WithoutOrLedBy(i32),
+}
+
+/// Which records count, of those behind the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// All of them.
+    All,
+    /// Those that are due while a broker is in trouble, to partitions that it has no copy of; beside them those before, and
+    /// those to other partitions.
+    Bystanders {
+        /// Its id.
+        broker: i32,
+        /// When it is.
+        windows: Windows,
+    },
 }
 
 /// Consumers without a group: each is assigned every partition, is at its end before the first record is due, and has a

@@ -5,8 +5,8 @@ use std::time::Duration;
 use curtail::ConsumerConfig;
 
 use super::super::{
-    Arm, ClusterKind, End, Keys, LatencyUntil, Model, Placement, ReaderLatency, Readers, Sample,
-    SentTo, Setting, Turn, Workload,
+    Arm, ClusterKind, End, Keys, LatencyUntil, Measured, Model, Placement, ReaderLatency, Readers,
+    Sample, SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
     readers::{self, Expected, SharedOverTime},
@@ -69,6 +69,7 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
         placement: Placement::Producer,
         sent_to: SentTo::All,
         order: Order::Acknowledged,
+        measured: Measured::All,
         readers: Some(Readers {
             count: 1,
             properties: Vec::new(),

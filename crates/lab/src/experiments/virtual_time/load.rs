@@ -152,6 +152,15 @@ impl Load {
         nanos(at.saturating_duration_since(self.start_instant))
     }
 
+    /// Of every acknowledged record when it was due, its partition, and how long the acknowledgement took; times in
+    /// nanoseconds, since the start.
+    pub(super) fn acknowledged(&self, played: &Played) -> impl Iterator<Item = (u64, i32, u64)> {
+        (0..).zip(&played.fates).filter_map(|(number, fate)| {
+            let (due, acknowledged) = (self.due(number * self.bundle), fate.acknowledged?);
+            Some((due, acknowledged.partition, acknowledged.at.saturating_sub(due)))
+        })
+    }
+
     /// What was seen inside the brokers.
     pub(super) fn seen(&self, inside: Inside) -> Observation {
         inside.end(self.start())
@@ -185,10 +194,21 @@ impl Load {
     }
 }
 
+/// Whether a broker has a copy of a partition. To be asked while all of them are in sync.
+pub(super) fn has_copy(cluster: &ClusterHandle, broker: i32, partition: i32) -> bool {
+    cluster.isr(TOPIC, partition).is_some_and(|in_sync| in_sync.contains(&broker))
+}
+
 fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
-    let SentTo::NotLedBy(broker) = workload.sent_to else { return Vec::new() };
-    let leader = |partition| cluster.leader(TOPIC, partition).map(|(leader, _)| leader);
-    (0..workload.partitions).filter(|partition| leader(*partition) != Some(broker)).collect()
+    let leads =
+        |broker, partition| cluster.leader(TOPIC, partition).is_some_and(|(id, _)| id == broker);
+    let has = |broker, partition| has_copy(cluster, broker, partition);
+    let sent_to = |partition: &i32| match workload.sent_to {
+        SentTo::All => false,
+        SentTo::NotLedBy(broker) => !leads(broker, *partition),
+        SentTo::WithoutOrLedBy(broker) => !has(broker, *partition) || leads(broker, *partition),
+    };
+    (0..workload.partitions).filter(sent_to).collect()
 }
 
 /// One producer at work.

@@ -20,7 +20,7 @@ pub(super) struct Happened {
     pub(super) leaders_moved: u64,
     /// A broker that was lost, and when the controller had given up on it.
     pub(super) dropped: Option<(i32, Duration)>,
-    /// The broker that was made slow.
+    /// The broker that is slow at the end.
     pub(super) slowed: Option<i32>,
     /// What was counted, and when.
     pub(super) sessions: Vec<(Duration, Sessions)>,
@@ -71,11 +71,13 @@ impl Happened {
                 Act::RotateLeaders => {
                     (from + known, "all leaders move, until every broker knows".to_owned())
                 }
-                Act::Slow { broker, by } if by.is_zero() => {
-                    (from, format!("broker {broker} is as before"))
-                }
+                Act::Slow { by, .. } if by.is_zero() => continue,
                 Act::Slow { broker, by } => {
-                    (end.max(from), format!("broker {broker} is {by:?} slower"))
+                    let over = self.next(Act::Slow { broker, by: Duration::ZERO }, from);
+                    (
+                        over.map_or(end, |done| done.from),
+                        format!("broker {broker} is {by:?} slower"),
+                    )
                 }
                 Act::Kill { broker } => (
                     self.given_up(broker, from),
@@ -194,7 +196,7 @@ impl<'a> Script<'a> {
             Act::RotateLeaders => happened.leaders_moved += rotate(cluster)?,
             Act::Slow { broker, by } => {
                 cluster.delay(Some(broker), Some(PRODUCE), by);
-                happened.slowed = Some(broker);
+                happened.slowed = (!by.is_zero()).then_some(broker);
             }
             Act::Kill { broker } => {
                 cluster.kill(broker);

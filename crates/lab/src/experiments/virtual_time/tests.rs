@@ -182,3 +182,19 @@ fn records_of_a_burst_are_due_at_the_same_moment() {
     assert!(burst.latency_us.p50 > even.latency_us.p50);
     assert!(linger.extra["requests"] < burst.extra["requests"]);
 }
+
+#[test]
+fn of_a_broker_in_trouble_the_partitions_without_it_count() {
+    let arm = |name: &str| {
+        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.05, 1) };
+        let report = run(find("bystanders").unwrap(), &setting, &mut |_| {}).unwrap();
+        let arm = report.arms.into_iter().next().unwrap();
+        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+        arm
+    };
+    let [none, slow] = ["none", "slow"].map(arm);
+    assert_eq!([none.rounds[0].faults.len(), slow.rounds[0].faults.len()], [0, 1]);
+    assert!(none.extra["victims_p999_ms"] < 10.0, "{:?}", none.extra);
+    assert!(slow.extra["victims_p999_ms"] > 20.0, "{:?}", slow.extra);
+    assert!(slow.latency_us.max < 20_000.0, "{:?}", slow.latency_us);
+}
