@@ -11,7 +11,7 @@ use super::{
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
-    readers::{self, Expected, SharedOverTime},
+    readers::{self, Expected, SharedOverTime, Work},
     testbed::{Needs, Sessions},
     workload::properties,
 };
@@ -30,6 +30,9 @@ const KEYS: Keys = Keys::Cycle(1_000);
 const MEASURED: Duration = Duration::from_secs(60);
 /// What the application does with the records of a poll.
 const WORK: Duration = Duration::from_millis(5);
+/// How much longer it takes by a timer that ends with a millisecond. Where processors cost nothing a consumer would begin to
+/// work at the very end of one, be back exactly with the next record, and go on in step with the records.
+const TICK: Duration = Duration::from_millis(1);
 /// On Apache Kafka, where this is no setting, two minutes.
 const EVICTION_MS: u64 = 2_000;
 
@@ -146,7 +149,7 @@ impl Experiment for FetchSessions {
             readers: Some(Readers {
                 count: CONSUMERS as u32,
                 properties: properties(&[], arm),
-                work: WORK,
+                work: (WORK, WORK + TICK),
                 latency: ReaderLatency::Measured,
             }),
             script: vec![
@@ -204,7 +207,7 @@ impl Experiment for FetchSessions {
                     rate: RATE,
                     records,
                     warmup: skipped,
-                    work: WORK,
+                    work: Work::Sleep(WORK),
                     over_time: over_time.clone(),
                     apart: None,
                 };

@@ -10,6 +10,8 @@ use std::{
 };
 
 use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
+#[cfg(feature = "sim")]
+use curtail_sim::world::Handle;
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle, time::sleep};
 
@@ -42,11 +44,37 @@ pub(super) struct Expected {
     /// How many at the start do not count.
     pub(super) warmup: u64,
     /// What the application does after each poll that gave something.
-    pub(super) work: Duration,
+    pub(super) work: Work,
     /// Latencies of all consumers together, by the records' intended send time.
     pub(super) over_time: SharedOverTime,
     /// The partition whose records have no place there, if any.
     pub(super) apart: Option<i32>,
+}
+
+/// What an application does with the records of a poll.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    /// Nothing, which takes no time.
+    Nothing,
+    /// It sleeps for so long and on until the timer's next millisecond.
+    Sleep(Duration),
+    /// In virtual time: so long at least, and longer by up to so much, each length as likely as any other.
+    #[cfg(feature = "sim")]
+    Drawn { handle: Handle, least: Duration, more: Duration },
+}
+
+impl Work {
+    async fn done(&self) {
+        match self {
+            Self::Nothing => {}
+            Self::Sleep(time) => sleep(*time).await,
+            #[cfg(feature = "sim")]
+            Self::Drawn { handle, least, more } => {
+                let more = Duration::from_nanos(handle.below(nanos(*more) + 1));
+                handle.until(handle.now() + *least + more).await;
+            }
+        }
+    }
 }
 
 /// When and where a record was read. Times are nanoseconds since the start.
@@ -279,7 +307,7 @@ impl Reader {
                 break;
             }
             self.take(records);
-            work(self.expected.work).await;
+            self.expected.work.done().await;
         }
         consumer.close().await;
         Ok(self.finish())
@@ -310,7 +338,7 @@ pub(super) async fn read_until_told(
         }
         last = now();
         reader.take(records);
-        work(reader.expected.work).await;
+        reader.expected.work.done().await;
     };
     consumer.close().await;
     Ok(reader.finish_of(records))
@@ -319,13 +347,6 @@ pub(super) async fn read_until_told(
 /// Tokio's time: in the simulation it is virtual.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-/// What an application does for so long. Nothing takes no time: a sleep would last until the timer's next millisecond.
-async fn work(time: Duration) {
-    if !time.is_zero() {
-        sleep(time).await;
-    }
 }
 
 /// Has the sample tell the latencies of consumers, not those of the acknowledgements.

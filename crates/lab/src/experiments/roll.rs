@@ -18,7 +18,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
-    readers::{self, Expected, SharedOverTime, merged},
+    readers::{self, Expected, SharedOverTime, Work, merged},
     testbed::Needs,
     workload::properties,
 };
@@ -104,7 +104,7 @@ impl Experiment for Roll {
         let reader = Readers {
             count: 1,
             properties: Vec::new(),
-            work: Duration::ZERO,
+            work: (Duration::ZERO, Duration::ZERO),
             latency: ReaderLatency::Beside,
         };
         Ok(Simulated::from(Workload {
@@ -168,7 +168,7 @@ impl Experiment for Roll {
                 rate: RATE,
                 records,
                 warmup: 0,
-                work: Duration::ZERO,
+                work: Work::Nothing,
                 over_time: SharedOverTime::default(),
                 apart: None,
             };

@@ -180,7 +180,7 @@ impl Play {
             let random = self.seed.wrapping_add(number as u64);
             senders.spawn(Sender::new(Arc::clone(&load), producer, number as u64, random).run());
         }
-        let reading = Reading::begin(&self.workload, consumers, load.start());
+        let reading = Reading::begin(&self.workload, consumers, &self.handle, load.start());
         let script = Script::new(&self.workload, start, self.handle.clone(), Arc::clone(&cluster));
         let happened = script.run().await?;
         if self.workload.end == End::Script {

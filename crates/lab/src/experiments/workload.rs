@@ -112,6 +112,14 @@ impl Workload {
     #[must_use]
     pub fn models(&self) -> Vec<Modelled> {
         let mut models = self.model.describe();
+        if let Some(Readers { work: (shortest, longest), .. }) = self.readers
+            && !longest.is_zero()
+        {
+            models.push(Modelled::new(
+                "what a consumer's application does after each poll that gave something",
+                [("at least", format!("{shortest:?}")), ("at most", format!("{longest:?}"))],
+            ));
+        }
         if self.bundle > 1 {
             models.push(Modelled::new(
                 "the load: several records are sent as one that is as large, when the last of them is due",
@@ -156,8 +164,9 @@ pub struct Readers {
     pub count: u32,
     /// Their settings by Kafka's names; later ones win.
     pub properties: Vec<(&'static str, String)>,
-    /// What the application does after each poll that gave something.
-    pub work: Duration,
+    /// How long the application takes after each poll that gave something: the shortest and the longest time, each one in
+    /// between as likely as any other.
+    pub work: (Duration, Duration),
     /// What becomes of their latencies.
     pub latency: ReaderLatency,
 }

