@@ -2,8 +2,8 @@
 //! limit.
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
-    Workload,
+    Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Simulated,
+    Testbed, Turn,
     durability::{SOURCE, TARGET_MS, both_of_the_post, flat_out, measure, quantile_ms},
     testbed::Needs,
 };
@@ -58,8 +58,8 @@ impl Experiment for Acks {
         vec![published(LEADER.name, 195.0), published(ALL.name, 161.0)]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
-        Ok(both_of_the_post(setting, arm, REPLICAS))
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        Ok(both_of_the_post(setting, arm, REPLICAS).into())
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -9,14 +9,20 @@ use std::time::Duration;
 use curtail::TopicDescription;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Figure, Published, Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, Condition, End, Experiment, Figure, Keys, Measured, Model, Placement,
+    Published, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
-    load::{Acknowledged, Load, Senders, rehearse},
+    load::{Load, Senders, rehearse},
     testbed::Needs,
     windows::{Part, Windows},
+    workload::properties,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    latency::Latencies,
+    over_time::OverTime,
+    perf::{Error, Result},
+};
 
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 4_000.0;
@@ -65,6 +71,36 @@ impl Experiment for Bystanders {
         Vec::new()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let windows = windows(setting);
+        Ok(Simulated::from(Workload {
+            brokers: 3,
+            broker_properties: Vec::new(),
+            partitions: PARTITIONS,
+            replicas: 2,
+            topic_properties: Vec::new(),
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(&[("linger.ms", "0")], arm),
+            records: (RATE * windows.whole().as_secs_f64()) as u64,
+            warmup: 0,
+            rate: Some(RATE),
+            size: SIZE,
+            burst: 1,
+            bundle: 1,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            sent_to: SentTo::WithoutOrLedBy(VICTIM),
+            order: Order::Sent,
+            measured: Measured::Bystanders { broker: VICTIM, windows },
+            readers: None,
+            script: script(arm, &windows),
+            end: End::Records,
+            flat_out: None,
+            model: Model::default(),
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         let needs = Needs { brokers: 3, faults: true, slow: Some(VICTIM), ..Needs::default() };
         Testbed::start(setting, &needs)
@@ -100,25 +136,11 @@ impl Experiment for Bystanders {
         testbed.await_healthy(&topic, PARTITIONS as usize)?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
-        let (within, bystanders) = (&windows, &places.healthy);
-        let healthy = |part| {
-            move |due, at: &Acknowledged| {
-                within.part(due) == part && bystanders.contains(&at.partition)
-            }
-        };
-        sent.set_latency_where(&mut sample, |_, at| bystanders.contains(&at.partition));
-        sample.latency = sent.latency_where(healthy(Part::Fault));
+        let stands_by = |partition| places.healthy.contains(&partition);
+        measure_bystanders(&mut sample, &windows, stands_by, sent.acknowledged());
         if turn.arm.name != NONE.name {
             windows.mark(&mut sample, sent.start, turn.arm.name);
         }
-        let before =
-            sent.latency_where(healthy(Part::Quiet)).quantile(0.999).as_secs_f64() * 1000.0;
-        let victims = sent.latency_where(|due, at| {
-            windows.part(due) == Part::Fault && places.victims.contains(&at.partition)
-        });
-        let victims = victims.quantile(0.999).as_secs_f64() * 1000.0;
-        sample.note("before_p999_ms", Figure::Worst(before));
-        sample.note("victims_p999_ms", Figure::Worst(victims));
         testbed.delete_topic(&topic)?;
         Ok(sample)
     }
@@ -138,6 +160,49 @@ impl Experiment for Bystanders {
         }
         conditions
     }
+}
+
+/// Makes the sample's latency that of the partitions which the broker has nothing to do with while it is in trouble. Of
+/// each record it is given when it was due, its partition, and its latency.
+pub(super) fn measure_bystanders(
+    sample: &mut Sample,
+    windows: &Windows,
+    stands_by: impl Fn(i32) -> bool,
+    records: impl Iterator<Item = (u64, i32, u64)>,
+) {
+    let (mut with, mut before) = (Latencies::default(), Latencies::default());
+    let mut victims = Latencies::default();
+    let mut over_time = OverTime::default();
+    for (due, partition, took) in records {
+        let part = windows.part(due);
+        if stands_by(partition) {
+            over_time.record(due, took);
+        }
+        match (part, stands_by(partition)) {
+            (Part::Fault, true) => with.record_nanos(took),
+            (Part::Fault, false) => victims.record_nanos(took),
+            (Part::Quiet, true) => before.record_nanos(took),
+            (Part::Quiet, false) | (Part::Rest, _) => {}
+        }
+    }
+    (sample.latency, sample.over_time) = (with, over_time);
+    for (name, latency) in [("before_p999_ms", before), ("victims_p999_ms", victims)] {
+        let p999 = latency.quantile(0.999).as_secs_f64() * 1000.0;
+        sample.note(name, Figure::Worst(p999));
+    }
+}
+
+/// In virtual time: what happens to the broker.
+fn script(arm: &Arm, windows: &Windows) -> Vec<(When, Act)> {
+    let broker = VICTIM;
+    let acts = match arm.name {
+        name if name == FROZEN.name => [Act::Freeze { broker }, Act::Thaw { broker }],
+        name if name == SLOW.name => [DELAY, Duration::ZERO].map(|by| Act::Slow { broker, by }),
+        _ => return Vec::new(),
+    };
+    let [come, go] = acts;
+    let fault = |(from, until)| [(When::At(from), come), (When::At(until), go)];
+    windows.faults().flat_map(fault).collect()
 }
 
 /// At full size four rounds. Brokers are dropped after nine seconds of silence.

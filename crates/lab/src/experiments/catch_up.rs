@@ -13,7 +13,7 @@ use super::{
     check::{Order, read_back},
     durability::{SOURCE, TARGET_MS, quantile_ms},
     load::{EARLIER, Load, Senders, nanos, number, worst_ms},
-    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
+    readers::{self, Expected, Read, Reader, SharedOverTime, Work, merged},
     testbed::Needs,
 };
 use crate::perf::{Error, Result};
@@ -118,7 +118,7 @@ impl Experiment for CatchUp {
                     rate: RATE,
                     records,
                     warmup: 0,
-                    work: Duration::ZERO,
+                    work: Work::Nothing,
                     over_time: over_time.clone(),
                     apart: one_behind(turn.arm.name).then_some(BEHIND),
                 };

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Arm, Figure, Model, Placement, Sample, Setting, Turn, Workload,
+    Arm, End, Figure, Measured, Model, Placement, Sample, SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Senders, rehearse, with_properties},
     workload::properties,
@@ -58,6 +58,7 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         broker_properties: Vec::new(),
         partitions: POST_PARTITIONS,
         replicas,
+        topic_properties: Vec::new(),
         producers,
         client_hosts: POST_AGENTS,
         properties: properties(&[("linger.ms", "5")], arm),
@@ -65,11 +66,16 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         warmup: (records * 0.1) as u64,
         rate: Some(POST_RATE),
         size: SIZE,
+        burst: 1,
         bundle: 1,
         keys: Keys::Cycle(KEYS),
         placement: Placement::Producer,
+        sent_to: SentTo::All,
         order: Order::SentInTurn(producers.into()),
+        measured: Measured::All,
+        readers: None,
         script: Vec::new(),
+        end: End::Records,
         flat_out: None,
         model: Model { latency: ZONES.0, jitter: ZONES.1, ..Model::default() },
     }

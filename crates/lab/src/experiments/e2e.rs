@@ -8,8 +8,9 @@ use std::time::Instant;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, LatencyUntil, Published, PublishedLatency,
-    Sample, Setting, Testbed, Turn, load::warm_brokers, phases::Prober, readers, testbed::Needs,
+    Arm, Arms, ClosedLoop, ClusterKind, Condition, Experiment, LatencyUntil, Model, Published,
+    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, load::warm_brokers,
+    phases::Prober, readers, testbed::Needs, workload::properties,
 };
 use crate::{
     cpu::CpuTime,
@@ -167,6 +168,25 @@ impl Experiment for EndToEnd {
         TESTS.iter().map(published).collect()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let test = test_of(arm)?;
+        if test.pace == Pace::OpenLoop {
+            return Ok(open_loop::simulated(setting, arm).into());
+        }
+        let group = [("group.id", "readers"), ("enable.auto.commit", "false")];
+        Ok(Simulated::ClosedLoop(ClosedLoop {
+            brokers: test.brokers,
+            partitions: PARTITIONS,
+            replicas: test.brokers as i16,
+            producer: vec![("acks", "1".into()), ("linger.ms", "0".into())],
+            consumer: properties(&group, arm),
+            records: (RECORDS * setting.scale).ceil() as u64,
+            warmup: WARMUP,
+            size: SIZE,
+            model: Model::default(),
+        }))
+    }
+
     /// Each test has a cluster of its own, as when it was published.
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         match &setting.cluster {
@@ -178,8 +198,7 @@ impl Experiment for EndToEnd {
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
-        let test = TESTS.iter().find(|test| test.arm.name == turn.arm.name);
-        let test = test.ok_or_else(|| Error::Options(format!("no arm {}", turn.arm.name)))?;
+        let test = test_of(turn.arm)?;
         let needs =
             Needs { brokers: test.brokers, one_is_enough: test.brokers == 1, ..Needs::default() };
         let testbed = Testbed::start(turn.setting, &needs)?;
@@ -234,6 +253,11 @@ impl Experiment for EndToEnd {
         }
         conditions
     }
+}
+
+fn test_of(arm: &Arm) -> Result<&'static Test> {
+    let test = TESTS.iter().find(|test| test.arm.name == arm.name);
+    test.ok_or_else(|| Error::Options(format!("no arm {}", arm.name)))
 }
 
 /// Average, 50th, 99th and 99.9th percentile.
@@ -311,7 +335,7 @@ fn ours(
         probes.add(prober.probe()?);
     }
     let Measured { latencies: latency, phases, exemplars, start, over_time, .. } = measured?;
-    let sample = sample_of(records, latency, cpu);
+    let sample = sample_of(records, SIZE, latency, cpu);
     Ok((start, Sample { phases, probes, exemplars, over_time, ..sample }))
 }
 
@@ -346,13 +370,13 @@ fn theirs(
             Error::Unexpected(format!("{}: a record was not read", driver.peer().name()))
         })?);
     }
-    Ok(sample_of(records, latency, cpu))
+    Ok(sample_of(records, SIZE, latency, cpu))
 }
 
 /// There is one record at a time.
-fn sample_of(records: u64, latency: Latencies, cpu: CpuTime) -> Sample {
+pub(super) fn sample_of(records: u64, size: usize, latency: Latencies, cpu: CpuTime) -> Sample {
     let elapsed = latency.mean() * u32::try_from(records).unwrap_or(u32::MAX);
-    let bytes = records * SIZE as u64;
+    let bytes = records * size as u64;
     let latency_until = LatencyUntil::Polled;
     Sample { records, bytes, elapsed, cpu, latency, latency_until, ..Sample::default() }
 }

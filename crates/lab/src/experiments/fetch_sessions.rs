@@ -5,13 +5,15 @@ use std::time::Duration;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published, PublishedLatency,
-    Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
+    Published, PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated,
+    Testbed, Turn, When, Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
-    readers::{self, Expected, SharedOverTime},
+    readers::{self, Expected, SharedOverTime, Work},
     testbed::{Needs, Sessions},
+    workload::properties,
 };
 use crate::perf::{Error, Result};
 
@@ -24,9 +26,13 @@ const PARTITIONS: i32 = 12;
 /// Records a second for each broker.
 const RATE: f64 = 200.0;
 const SIZE: usize = 128;
+const KEYS: Keys = Keys::Cycle(1_000);
 const MEASURED: Duration = Duration::from_secs(60);
 /// What the application does with the records of a poll.
 const WORK: Duration = Duration::from_millis(5);
+/// How much longer it takes by a timer that ends with a millisecond. Where processors cost nothing a consumer would begin to
+/// work at the very end of one, be back exactly with the next record, and go on in step with the records.
+const TICK: Duration = Duration::from_millis(1);
 /// On Apache Kafka, where this is no setting, two minutes.
 const EVICTION_MS: u64 = 2_000;
 
@@ -53,6 +59,10 @@ const ARMS: [Arm; 4] = [
         properties: &[("curtail.buffered.partitions", "skip-broker")],
     },
 ];
+
+fn slots() -> (&'static str, String) {
+    ("max.incremental.fetch.session.cache.slots", SLOTS.to_string())
+}
 
 /// `fetch-sessions`.
 pub(super) struct FetchSessions;
@@ -113,12 +123,51 @@ impl Experiment for FetchSessions {
         vec![Modelled::new(what, [(after, EVICTION_MS.to_string())])]
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let warmup = Self::warmup(setting);
+        let measured = MEASURED.mul_f64(setting.scale);
+        Ok(Simulated::from(Workload {
+            brokers: 1,
+            broker_properties: vec![slots()],
+            partitions: PARTITIONS,
+            replicas: 1,
+            topic_properties: Vec::new(),
+            producers: 1,
+            client_hosts: 1,
+            properties: vec![("linger.ms", "0".into())],
+            records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
+            warmup: (RATE * warmup.as_secs_f64()) as u64,
+            rate: Some(RATE),
+            size: SIZE,
+            burst: 1,
+            bundle: 1,
+            keys: KEYS,
+            placement: Placement::Producer,
+            sent_to: SentTo::All,
+            order: Order::Sent,
+            measured: Measured::All,
+            readers: Some(Readers {
+                count: CONSUMERS as u32,
+                properties: properties(&[], arm),
+                work: (WORK, WORK + TICK),
+                latency: ReaderLatency::Measured,
+            }),
+            script: vec![
+                (When::At(warmup), Act::CountSessions),
+                (When::At(warmup + measured), Act::CountSessions),
+            ],
+            end: End::Records,
+            flat_out: None,
+            model: Model::default(),
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         if matches!(setting.cluster, ClusterKind::Bootstrap(_)) {
             let text = "a cluster of somebody else's does not say what it does with its sessions";
             return Err(Error::Options(text.into()));
         }
-        let mut properties = vec![("max.incremental.fetch.session.cache.slots", SLOTS.to_string())];
+        let mut properties = vec![slots()];
         if setting.cluster == ClusterKind::Embedded {
             properties.push(("min.incremental.fetch.session.eviction.ms", EVICTION_MS.to_string()));
         }
@@ -143,7 +192,7 @@ impl Experiment for FetchSessions {
             warmup: (RATE * warmup.as_secs_f64()) as u64,
             rate: RATE,
             size: SIZE,
-            keys: Keys::Cycle(1_000),
+            keys: KEYS,
             placement: Placement::Producer,
             seed: turn.setting.seed,
             warm_up: true,
@@ -158,7 +207,7 @@ impl Experiment for FetchSessions {
                     rate: RATE,
                     records,
                     warmup: skipped,
-                    work: WORK,
+                    work: Work::Sleep(WORK),
                     over_time: over_time.clone(),
                     apart: None,
                 };
@@ -188,7 +237,13 @@ impl Experiment for FetchSessions {
     }
 }
 
-fn note_sessions(sample: &mut Sample, before: Sessions, after: Sessions, measured: Duration) {
+/// Notes what was counted at the beginning and at the end of the measured part.
+pub(super) fn note_sessions(
+    sample: &mut Sample,
+    before: Sessions,
+    after: Sessions,
+    measured: Duration,
+) {
     let evictions = after.evictions.saturating_sub(before.evictions) as f64;
     sample.note("evictions_per_s", Figure::Worst(evictions / measured.as_secs_f64()));
     sample.note("evictions_at_start", Figure::Worst(before.evictions as f64));

@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Testbed, Turn, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
+    Published, PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -124,14 +124,15 @@ impl Experiment for LeaderMove {
         vec![Modelled::new(what, [("late by", format!("{} ms", CONVERGENCE.as_millis()))])]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let records = (KIP_RECORDS * setting.scale).ceil();
         let middle = Duration::from_secs_f64(records / KIP_RATE / 2.0);
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: BROKERS,
             broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: REPLICAS,
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(
@@ -142,14 +143,19 @@ impl Experiment for LeaderMove {
             warmup: 0,
             rate: Some(KIP_RATE),
             size: SIZE,
+            burst: 1,
             bundle: KIP_BUNDLE,
             keys: Keys::None,
             placement: Placement::Producer,
+            sent_to: SentTo::All,
             order: Order::Acknowledged,
-            script: vec![(middle, Act::RotateLeaders)],
+            measured: Measured::All,
+            readers: None,
+            script: vec![(When::At(middle), Act::RotateLeaders)],
+            end: End::Records,
             flat_out: None,
             model: Model { propagation: KIP_PROPAGATION, ..Model::default() },
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

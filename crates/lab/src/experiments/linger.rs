@@ -10,7 +10,8 @@
 use std::time::Duration;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn, Workload,
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,
+    Workload,
     check::{Order, read_back},
     durability::{PARTITIONS, SIZE, SOURCE, WARMUP, of_the_post, quantile_ms},
     load::{Keys, Load, Senders, rehearse},
@@ -59,9 +60,9 @@ impl Experiment for Linger {
         Vec::new()
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let post = of_the_post(setting, arm, PRODUCERS as u32, REPLICAS);
-        Ok(Workload { keys: Keys::None, order: Order::Acknowledged, ..post })
+        Ok(Simulated::from(Workload { keys: Keys::None, order: Order::Acknowledged, ..post }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -493,6 +493,15 @@ impl Sent {
         self.start + Duration::from_nanos(last)
     }
 
+    /// Of every acknowledged record when it was due, its partition, and how long the acknowledgement took; times in
+    /// nanoseconds, since the start.
+    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (u64, i32, u64)> {
+        self.fates.iter().enumerate().filter_map(|(index, fate)| {
+            let (due, acknowledged) = (self.due(index), fate.acknowledged?);
+            Some((due, acknowledged.partition, acknowledged.at.saturating_sub(due)))
+        })
+    }
+
     /// The latency of those records behind the warm-up of which something holds: of when it was due, in nanoseconds
     /// since the start, and of where it went.
     pub(super) fn latency_where(&self, keep: impl Fn(u64, &Acknowledged) -> bool) -> Latencies {
@@ -638,10 +647,10 @@ pub(super) fn nanos(duration: Duration) -> u64 {
 /// Properties over the settings of a producer.
 pub(super) fn with_properties(
     mut config: ProducerConfig,
-    properties: &[(&str, &str)],
+    properties: &[(&str, impl AsRef<str>)],
 ) -> Result<ProducerConfig> {
     for (name, value) in properties {
-        config.set(name, value).map_err(Error::from)?;
+        config.set(name, value.as_ref()).map_err(Error::from)?;
     }
     Ok(config)
 }

@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, Condition, Experiment, Model, Published, PublishedLatency, Sample, Setting,
-    Testbed, Turn, Workload,
+    Act, Arm, Arms, Condition, End, Experiment, Measured, Model, Published, PublishedLatency,
+    Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -149,23 +149,24 @@ impl Experiment for LostLeader {
         vec![peer("best of the peers", best), peer("worst of the peers", worst)]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let plan = self.plan(setting);
         let keyless = is_keyless(arm);
         // Another broker with each seed, as in each round of the others.
         let broker = 1 + (setting.seed % 3) as i32;
         let script = match self.0 {
-            Fault::Killed => vec![(plan.before, Act::Kill { broker })],
+            Fault::Killed => vec![(When::At(plan.before), Act::Kill { broker })],
             Fault::Frozen => vec![
-                (plan.before, Act::Freeze { broker }),
-                (plan.before + plan.frozen, Act::Thaw { broker }),
+                (When::At(plan.before), Act::Freeze { broker }),
+                (When::At(plan.before + plan.frozen), Act::Thaw { broker }),
             ],
         };
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: 3,
             broker_properties: plan.broker_properties(),
             partitions: PARTITIONS,
             replicas: if keyless { 2 } else { 3 },
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(&[], arm),
@@ -173,14 +174,19 @@ impl Experiment for LostLeader {
             warmup: (plan.rate * plan.before.as_secs_f64() * 0.4) as u64,
             rate: Some(plan.rate),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
             placement: Placement::Producer,
+            sent_to: SentTo::All,
             order: if keyless { Order::Acknowledged } else { Order::Sent },
+            measured: Measured::All,
+            readers: None,
             script,
+            end: End::Records,
             flat_out: None,
             model: Model::default(),
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

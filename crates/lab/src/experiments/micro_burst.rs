@@ -7,11 +7,13 @@
 use std::time::Duration;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    Arm, Arms, Condition, End, Experiment, Measured, Model, Placement, Published, Sample, SentTo,
+    Setting, Simulated, Testbed, Turn, Workload,
     check::{Order, read_back},
     durability::{KEYS, PARTITIONS, SOURCE, WARMUP, quantile_ms},
     load::{Keys, Load, Senders, rehearse},
     testbed::Needs,
+    workload::properties,
 };
 use crate::perf::Result;
 
@@ -72,6 +74,36 @@ impl Experiment for MicroBurst {
         Vec::new()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let (warmup, records) = records(setting);
+        Ok(Simulated::from(Workload {
+            brokers: 3,
+            broker_properties: Vec::new(),
+            partitions: PARTITIONS,
+            replicas: REPLICAS,
+            topic_properties: Vec::new(),
+            producers: PRODUCERS as u32,
+            client_hosts: PRODUCERS as u32,
+            properties: properties(&[], arm),
+            records,
+            warmup,
+            rate: Some(BURSTS * BURST as f64),
+            size: SIZE,
+            burst: burst(arm),
+            bundle: 1,
+            keys: Keys::Cycle(KEYS),
+            placement: Placement::Producer,
+            sent_to: SentTo::All,
+            order: Order::SentInTurn(PRODUCERS as u64),
+            measured: Measured::All,
+            readers: None,
+            script: Vec::new(),
+            end: End::Records,
+            flat_out: None,
+            model: Model::default(),
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
     }
@@ -79,19 +111,17 @@ impl Experiment for MicroBurst {
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         let topic = turn.topic(self.name());
         turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
-        let before = (BURSTS * WARMUP.as_secs_f64()) as u64;
-        let bursts = (BURSTS * RUN.as_secs_f64() * turn.setting.scale).ceil() as u64;
+        let (warmup, records) = records(turn.setting);
         let load = Load {
-            records: BURST * (before + bursts),
-            warmup: BURST * before,
+            records,
+            warmup,
             rate: BURSTS * BURST as f64,
             size: SIZE,
             keys: Keys::Cycle(KEYS),
             ..Load::new(turn, &topic)?
         };
         rehearse(&load, turn.setting)?;
-        let burst = if turn.arm.name == EVEN.name { 1 } else { BURST };
-        let senders = Senders { burst, ..Senders::producers(PRODUCERS) };
+        let senders = Senders { burst: burst(turn.arm), ..Senders::producers(PRODUCERS) };
         let (sent, ()) = turn.send_by(load, senders, |_, _| Ok(()))?;
         let mut sample = sent.sample();
         sent.note_requests(&mut sample);
@@ -129,4 +159,16 @@ impl Experiment for MicroBurst {
         }
         conditions
     }
+}
+
+/// Those of the warm-up, and all together.
+fn records(setting: &Setting) -> (u64, u64) {
+    let before = (BURSTS * WARMUP.as_secs_f64()) as u64;
+    let bursts = (BURSTS * RUN.as_secs_f64() * setting.scale).ceil() as u64;
+    (BURST * before, BURST * (before + bursts))
+}
+
+/// How many are due at the same moment.
+fn burst(arm: &Arm) -> u64 {
+    if arm.name == EVEN.name { 1 } else { BURST }
 }

@@ -8,11 +8,13 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Arm, Arms, ClusterKind, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Keys, Measured, Model, Placement,
+    Published, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::{SIZE, SOURCE, quantile_ms},
     load::{Load, Senders, nanos, rehearse, sleep_until, worst_ms},
     testbed::{Faltering, Needs},
+    workload::properties,
 };
 use crate::perf::{Error, Result};
 
@@ -97,20 +99,51 @@ impl Experiment for MinIsr {
         Vec::new()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let case = case_of(arm)?;
+        let run = length(setting);
+        // Another broker with each seed, as in each round of the others.
+        let victim = 1 + (setting.seed % 3) as i32;
+        Ok(Simulated::from(Workload {
+            brokers: 3,
+            broker_properties: Vec::new(),
+            partitions: PARTITIONS,
+            replicas: 3,
+            topic_properties: vec![("min.insync.replicas", case.min_isr.to_owned())],
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(&[("linger.ms", "0")], arm),
+            records: (RATE * (run + LONGEST).as_secs_f64()) as u64,
+            warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
+            rate: Some(RATE),
+            size: SIZE,
+            burst: 1,
+            bundle: 1,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            sent_to: SentTo::NotLedBy(victim),
+            order: Order::Sent,
+            measured: Measured::All,
+            readers: None,
+            script: script(case.replica, victim, run),
+            end: End::Script,
+            flat_out: None,
+            model: Model::default(),
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         Testbed::start(setting, &Needs { brokers: 3, faults: true, ..Needs::default() })
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
-        let case = CASES.iter().find(|case| case.arm.name == turn.arm.name);
-        let case = case.ok_or_else(|| Error::Options(format!("no arm {}", turn.arm.name)))?;
+        let case = case_of(turn.arm)?;
         let topic = turn.topic(self.name());
         let (testbed, victim) = (turn.testbed, turn.victim());
         let settings = [("min.insync.replicas", case.min_isr)];
         testbed.create_topic_with(&topic, PARTITIONS, 3, &settings)?;
         let others = followed_by(testbed, &topic, victim)?;
-        // Each run has at least two pauses of a slow replica.
-        let run = RUN.mul_f64(turn.setting.scale).max(PERIOD * 2);
+        let run = length(turn.setting);
         let base = Load::new(turn, &topic)?;
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
@@ -155,6 +188,38 @@ impl Experiment for MinIsr {
         }
         conditions
     }
+}
+
+fn case_of(arm: &Arm) -> Result<&'static Case> {
+    let case = CASES.iter().find(|case| case.arm.name == arm.name);
+    case.ok_or_else(|| Error::Options(format!("no arm {}", arm.name)))
+}
+
+/// Each run has at least two pauses of a slow replica.
+fn length(setting: &Setting) -> Duration {
+    RUN.mul_f64(setting.scale).max(PERIOD * 2)
+}
+
+/// In virtual time: what happens to the replica, and the end of the run.
+fn script(replica: Replica, victim: i32, run: Duration) -> Vec<(When, Act)> {
+    let broker = victim;
+    let mut script = match replica {
+        Replica::Whole => Vec::new(),
+        Replica::Slow => {
+            let pauses = (run.as_nanos().div_ceil(PERIOD.as_nanos())) as u32;
+            let pause = |at: Duration| {
+                let thaw = (When::At(at + FROZEN), Act::Thaw { broker });
+                [(When::At(at), Act::Freeze { broker }), thaw]
+            };
+            (0..pauses).flat_map(|number| pause(PERIOD * number)).collect()
+        }
+        Replica::Gone => vec![
+            (When::At(run.mul_f64(GONE[0])), Act::Stop { broker }),
+            (When::At(run.mul_f64(GONE[1])), Act::Restart { broker }),
+        ],
+    };
+    script.push((When::At(run), Act::GoOn));
+    script
 }
 
 /// Partitions that a broker follows and does not lead.

@@ -51,7 +51,11 @@ pub use report::{
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
-pub use workload::{Act, Model, Workload};
+pub use windows::Windows;
+pub use workload::{
+    Act, ClosedLoop, End, Measured, Model, ReaderLatency, Readers, SentTo, Simulated, When,
+    Workload,
+};
 
 use curtail::Producer;
 
@@ -268,7 +272,7 @@ pub trait Experiment: Sync {
     ///
     /// # Errors
     /// An experiment that virtual time says nothing about.
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let _ = (setting, arm);
         let name = self.name();
         let text = format!("{name} says nothing in virtual time; run it on `embedded` or `apache`");

@@ -10,8 +10,10 @@ use std::{
 };
 
 use curtail::{Consumer, ConsumerConfig, ConsumerRecord, TopicPartition};
+#[cfg(feature = "sim")]
+use curtail_sim::world::Handle;
 use parking_lot::Mutex;
-use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle, time::sleep};
 
 use super::{
     LatencyUntil, Sample,
@@ -42,11 +44,37 @@ pub(super) struct Expected {
     /// How many at the start do not count.
     pub(super) warmup: u64,
     /// What the application does after each poll that gave something.
-    pub(super) work: Duration,
+    pub(super) work: Work,
     /// Latencies of all consumers together, by the records' intended send time.
     pub(super) over_time: SharedOverTime,
     /// The partition whose records have no place there, if any.
     pub(super) apart: Option<i32>,
+}
+
+/// What an application does with the records of a poll.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    /// Nothing, which takes no time.
+    Nothing,
+    /// It sleeps for so long and on until the timer's next millisecond.
+    Sleep(Duration),
+    /// In virtual time: so long at least, and longer by up to so much, each length as likely as any other.
+    #[cfg(feature = "sim")]
+    Drawn { handle: Handle, least: Duration, more: Duration },
+}
+
+impl Work {
+    async fn done(&self) {
+        match self {
+            Self::Nothing => {}
+            Self::Sleep(time) => sleep(*time).await,
+            #[cfg(feature = "sim")]
+            Self::Drawn { handle, least, more } => {
+                let more = Duration::from_nanos(handle.below(nanos(*more) + 1));
+                handle.until(handle.now() + *least + more).await;
+            }
+        }
+    }
 }
 
 /// When and where a record was read. Times are nanoseconds since the start.
@@ -88,16 +116,25 @@ pub(super) fn at_end(
         let mut consumers = Vec::with_capacity(count);
         for _ in 0..count {
             let mut consumer = Consumer::new(config.clone())?;
-            let partitions = partitions(&consumer, topic).await?;
-            consumer.assign(partitions.iter().cloned());
-            consumer.seek_to_end(&partitions)?;
-            for partition in &partitions {
-                consumer.position(partition).await?;
-            }
+            place_at_end(&mut consumer, topic).await?;
             consumers.push(consumer);
         }
         Ok(consumers)
     })
+}
+
+/// Assigns every partition; the positions are their ends of now.
+///
+/// # Errors
+/// A topic that is not there.
+pub(super) async fn place_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
+    let partitions = partitions(consumer, topic).await?;
+    consumer.assign(partitions.iter().cloned());
+    consumer.seek_to_end(&partitions)?;
+    for partition in &partitions {
+        consumer.position(partition).await?;
+    }
+    Ok(())
 }
 
 /// All partitions of a topic.
@@ -206,7 +243,7 @@ impl Reader {
 
     /// Takes what a poll gave.
     pub(super) fn take(&mut self, records: impl IntoIterator<Item = ConsumerRecord>) {
-        let now = Instant::now();
+        let now = now();
         for record in records {
             self.take_one(&record, now);
         }
@@ -259,25 +296,57 @@ impl Reader {
         self.read
     }
 
-    async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
+    /// Reads until everything is read, or nothing more comes.
+    ///
+    /// # Errors
+    /// What the consumer says.
+    pub(super) async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
         while !self.is_done() {
             let records = consumer.poll(PATIENCE).await?;
             if records.is_empty() {
                 break;
             }
             self.take(records);
-            work(self.expected.work).await;
+            self.expected.work.done().await;
         }
         consumer.close().await;
         Ok(self.finish())
     }
 }
 
-/// What an application does for so long. Nothing takes no time: a sleep would last until the timer's next millisecond.
-async fn work(time: Duration) {
-    if !time.is_zero() {
-        sleep(time).await;
-    }
+/// Reads until it is told how many records there are and has them all, or nothing more comes.
+///
+/// # Errors
+/// What the consumer says.
+pub(super) async fn read_until_told(
+    mut consumer: Consumer,
+    expected: Expected,
+    mut sent: watch::Receiver<Option<u64>>,
+) -> Result<Read> {
+    let mut reader = Reader::new(expected);
+    let mut last = now();
+    let records = loop {
+        let told = *sent.borrow_and_update();
+        if let Some(sent) = told
+            && (reader.taken() >= sent || now().saturating_duration_since(last) > PATIENCE)
+        {
+            break sent;
+        }
+        let records = consumer.poll(Duration::from_millis(100)).await?;
+        if records.is_empty() {
+            continue;
+        }
+        last = now();
+        reader.take(records);
+        reader.expected.work.done().await;
+    };
+    consumer.close().await;
+    Ok(reader.finish_of(records))
+}
+
+/// Tokio's time: in the simulation it is virtual.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Has the sample tell the latencies of consumers, not those of the acknowledgements.
@@ -290,10 +359,10 @@ pub(super) fn set_latency(sample: &mut Sample, latency: Latencies, over_time: &M
 /// Properties over the settings of a consumer.
 pub(super) fn with_properties(
     mut config: ConsumerConfig,
-    properties: &[(&str, &str)],
+    properties: &[(&str, impl AsRef<str>)],
 ) -> Result<ConsumerConfig> {
     for (name, value) in properties {
-        config.set(name, value).map_err(Error::from)?;
+        config.set(name, value.as_ref()).map_err(Error::from)?;
     }
     Ok(config)
 }

@@ -1,7 +1,7 @@
 //! What each further copy costs: one, two and three replicas with acks=all.
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn, Workload,
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,
     durability::{SOURCE, TARGET_MS, both_of_the_post, flat_out, measure, quantile_ms},
     testbed::Needs,
 };
@@ -41,8 +41,8 @@ impl Experiment for ReplicationFactor {
         Vec::new()
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
-        Ok(both_of_the_post(setting, arm, replicas(arm)?))
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        Ok(both_of_the_post(setting, arm, replicas(arm)?).into())
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

@@ -7,22 +7,20 @@
 //! acknowledged and no follower had fetched when it was stopped is lost, whoever the client is; it is reported, and
 //! counts for nothing.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
-use curtail::Consumer;
 use tokio::sync::watch;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
-    Testbed, Turn,
+    Act, Arm, Arms, Condition, End, Experiment, Figure, Measured, Model, Placement, Published,
+    PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated, Testbed, Turn,
+    When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
-    readers::{self, Expected, Read, Reader, SharedOverTime, merged},
+    readers::{self, Expected, SharedOverTime, Work, merged},
     testbed::Needs,
+    workload::properties,
 };
 use crate::perf::Result;
 
@@ -102,6 +100,41 @@ impl Experiment for Roll {
         kip_951()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let reader = Readers {
+            count: 1,
+            properties: Vec::new(),
+            work: (Duration::ZERO, Duration::ZERO),
+            latency: ReaderLatency::Beside,
+        };
+        Ok(Simulated::from(Workload {
+            brokers: BROKERS,
+            broker_properties: Vec::new(),
+            partitions: partitions(arm.name),
+            replicas: REPLICAS,
+            topic_properties: Vec::new(),
+            producers: 1,
+            client_hosts: 1,
+            properties: properties(&[("linger.ms", "0")], arm),
+            records: (RATE * LONGEST.as_secs_f64()) as u64,
+            warmup: 0,
+            rate: Some(RATE),
+            size: SIZE,
+            burst: 1,
+            bundle: 1,
+            keys: Keys::Cycle(KEYS),
+            placement: Placement::Producer,
+            sent_to: SentTo::All,
+            order: Order::Sent,
+            measured: Measured::All,
+            readers: committed(arm.name).then_some(reader),
+            script: script(AWAY.mul_f64(setting.scale), PAUSE.mul_f64(setting.scale)),
+            end: End::Script,
+            flat_out: None,
+            model: Model::default(),
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         Testbed::start(setting, &Needs { brokers: BROKERS, faults: true, ..Needs::default() })
     }
@@ -135,12 +168,13 @@ impl Experiment for Roll {
                 rate: RATE,
                 records,
                 warmup: 0,
-                work: Duration::ZERO,
+                work: Work::Nothing,
                 over_time: SharedOverTime::default(),
                 apart: None,
             };
-            let reading =
-                consumers.pop().map(|consumer| read(consumer, expected, sent_of.subscribe()));
+            let reading = consumers
+                .pop()
+                .map(|consumer| readers::read_until_told(consumer, expected, sent_of.subscribe()));
             let reader = reading.map(|reading| runtime.spawn(reading));
             roll(testbed, &topic, partitions, away, pause)?;
             Ok((reader, start.elapsed()))
@@ -190,6 +224,19 @@ fn partitions(arm: &str) -> i32 {
     if arm.starts_with("few") { FEW } else { MANY }
 }
 
+/// In virtual time: restarts every broker.
+fn script(away: Duration, pause: Duration) -> Vec<(When, Act)> {
+    let one = |broker| {
+        [
+            (When::After(pause), Act::Stop { broker }),
+            (When::After(away), Act::Restart { broker }),
+            (When::After(Duration::ZERO), Act::AwaitInSync),
+        ]
+    };
+    let all = (1..=BROKERS as i32).flat_map(one);
+    all.chain([(When::After(pause), Act::GoOn)]).collect()
+}
+
 /// Restarts every broker.
 fn roll(
     testbed: &Testbed,
@@ -207,31 +254,6 @@ fn roll(
     }
     thread::sleep(pause);
     Ok(())
-}
-
-/// Reads until it is told how many records there are and has them all, or nothing more comes.
-async fn read(
-    mut consumer: Consumer,
-    expected: Expected,
-    mut sent: watch::Receiver<Option<u64>>,
-) -> Result<Read> {
-    let mut reader = Reader::new(expected);
-    let mut last = Instant::now();
-    let records = loop {
-        let told = *sent.borrow_and_update();
-        if let Some(sent) = told
-            && (reader.taken() >= sent || last.elapsed() > readers::PATIENCE)
-        {
-            break sent;
-        }
-        let records = consumer.poll(Duration::from_millis(100)).await?;
-        if !records.is_empty() {
-            last = Instant::now();
-        }
-        reader.take(records);
-    };
-    consumer.close().await;
-    Ok(reader.finish_of(records))
 }
 
 fn of_leader_only(arm: &str, sample: &Sample) -> Condition {

@@ -139,10 +139,10 @@ fn simulate(
     let mut models = Vec::new();
     let of = pairs.len();
     for (done, pair) in pairs.iter_mut().enumerate() {
-        let workload = experiment.simulated(setting, &pair.arm)?;
+        let simulated = experiment.simulated(setting, &pair.arm)?;
         progress(Event::Turn { arm: pair.arm.name, client: pair.client, done, of });
-        models = workload.models();
-        let sample = play(workload, setting.seed);
+        models = simulated.models();
+        let sample = play(simulated, setting.seed);
         pair.add(VIRTUAL_START, sample, progress)?;
     }
     Ok(models)
@@ -155,7 +155,7 @@ const VIRTUAL_START: u64 = 0;
 use super::virtual_time::play;
 
 #[cfg(not(feature = "sim"))]
-fn play(_: super::Workload, _: u64) -> Result<Sample> {
+fn play(_: super::Simulated, _: u64) -> Result<Sample> {
     Err(Error::Options("built without the simulation; build with the feature `sim`".into()))
 }
 

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail::ProducerConfig;
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
-    PublishedLatency, Sample, Setting, Testbed, Turn, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
+    Published, PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -121,13 +121,14 @@ impl Experiment for SlowBroker {
         vec![Modelled::new(format!("the slow broker: {how}"), [("delay", delay)])]
     }
 
-    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Workload> {
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let case = case_of(arm)?;
-        Ok(Workload {
+        Ok(Simulated::from(Workload {
             brokers: 3,
             broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: 1,
+            topic_properties: Vec::new(),
             producers: 1,
             client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
@@ -135,14 +136,19 @@ impl Experiment for SlowBroker {
             warmup: 0,
             rate: Some(case.rate),
             size: SIZE,
+            burst: 1,
             bundle: 1,
             keys: Keys::None,
             placement: case.placement,
+            sent_to: SentTo::All,
             order: Order::Acknowledged,
-            script: vec![(Duration::ZERO, Act::Slow { broker: SLOW, by: DELAY })],
+            measured: Measured::All,
+            readers: None,
+            script: vec![(When::At(Duration::ZERO), Act::Slow { broker: SLOW, by: DELAY })],
+            end: End::Records,
             flat_out: None,
             model: Model::default(),
-        })
+        }))
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

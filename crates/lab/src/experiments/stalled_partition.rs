@@ -13,7 +13,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, nanos, number},
-    readers::{self, Expected, Read, Reader, SharedOverTime},
+    readers::{self, Expected, Read, Reader, SharedOverTime, Work},
     testbed::Needs,
     windows::{Part, Windows},
 };
@@ -113,7 +113,7 @@ impl Experiment for StalledPartition {
                 rate: RATE,
                 records,
                 warmup: 0,
-                work: Duration::ZERO,
+                work: Work::Nothing,
                 over_time: over_time.clone(),
                 apart: Some(STALLED),
             };

@@ -2,12 +2,14 @@
 //!
 //! Nothing here reads a clock or draws a number that is not the world's: the same seed gives the same figures.
 
+mod closed_loop;
 mod load;
+mod reading;
 mod script;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use curtail::{Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, TopicPartition};
 use curtail_cluster::{Cluster, ClusterConfig, ClusterHandle};
@@ -18,13 +20,16 @@ use tokio::{
 };
 
 use self::{
-    load::{Load, Played, Sender},
-    script::Happened,
+    load::{Load, Played, Sender, has_copy},
+    reading::Reading,
+    script::{Happened, Script},
 };
 use super::{
-    Figure, Model, Sample, Workload,
+    End, Figure, Measured, Model, Sample, Simulated, Workload,
+    bystanders::measure_bystanders,
     check::{Found, compare},
     durability::note_flat_out,
+    fetch_sessions::note_sessions,
     load::{longest_silence, nanos, number, worst_ms},
     phases::Inside,
 };
@@ -45,10 +50,23 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// Settings that do not fit, a run that does not come to its end.
-pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
-    let flat_out = workload.flat_out.map(|records| {
-        let script = Vec::new();
-        Workload { records, warmup: 0, rate: None, script, flat_out: None, ..workload.clone() }
+pub(super) fn play(simulated: Simulated, seed: u64) -> Result<Sample> {
+    match simulated {
+        Simulated::Load(workload) => play_load(*workload, seed),
+        Simulated::ClosedLoop(closed) => closed_loop::play(closed, seed),
+    }
+}
+
+fn play_load(workload: Workload, seed: u64) -> Result<Sample> {
+    let flat_out = workload.flat_out.map(|records| Workload {
+        records,
+        warmup: 0,
+        rate: None,
+        readers: None,
+        script: Vec::new(),
+        end: End::Records,
+        flat_out: None,
+        ..workload.clone()
     });
     let mut sample = play_one(workload, seed)?;
     if let Some(flat_out) = flat_out {
@@ -58,12 +76,22 @@ pub(super) fn play(workload: Workload, seed: u64) -> Result<Sample> {
 }
 
 fn play_one(workload: Workload, seed: u64) -> Result<Sample> {
-    let world = World::new(of(workload.model), seed).map_err(Error::Threads)?;
-    let handle = world.handle();
+    let length = workload.rate.map_or(0.0, |rate| workload.records as f64 / rate);
+    let limit = Duration::from_secs_f64(length) + PATIENCE;
+    in_world(workload.model, seed, limit, |handle| Play { workload, handle, seed }.run())
+}
+
+/// Does something in a world of its own, where it may take so long.
+fn in_world<F: Future<Output = Result<Sample>> + Send + 'static>(
+    model: Model,
+    seed: u64,
+    limit: Duration,
+    work: impl FnOnce(Handle) -> F,
+) -> Result<Sample> {
+    let world = World::new(of(model), seed).map_err(Error::Threads)?;
+    let work = work(world.handle());
     world.run(async move {
-        let length = workload.rate.map_or(0.0, |rate| workload.records as f64 / rate);
-        let limit = Duration::from_secs_f64(length) + PATIENCE;
-        let played = timeout(limit, Play { workload, handle, seed }.run()).await;
+        let played = timeout(limit, work).await;
         played.unwrap_or_else(|_| {
             let text = format!("the run has not come to its end after {limit:?} of virtual time");
             Err(Error::Unexpected(text))
@@ -77,6 +105,54 @@ fn of(model: Model) -> world::Model {
     world::Model { latency, jitter, bandwidth, socket_buffer, request, append, disk_bandwidth }
 }
 
+/// The topic of a run.
+struct NewTopic<'a> {
+    partitions: i32,
+    replicas: i16,
+    settings: &'a [(&'a str, &'a str)],
+}
+
+async fn start_cluster(
+    handle: &Handle,
+    brokers: u32,
+    properties: &[(&str, String)],
+    topic: NewTopic<'_>,
+) -> Result<Cluster> {
+    let mut config =
+        ClusterConfig { brokers, auto_create_topics: false, ..ClusterConfig::default() };
+    for (name, value) in properties {
+        config.set(name, value).map_err(|error| Error::Cluster(error.to_string()))?;
+    }
+    let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
+    let cluster = handle.start_cluster(config).await.map_err(failed)?;
+    let NewTopic { partitions, replicas, settings } = topic;
+    cluster.create_topic(TOPIC, partitions, replicas, settings).map_err(failed)?;
+    cluster.settled().await;
+    Ok(cluster)
+}
+
+/// Gives the way of metadata to each broker a length of its own.
+fn propagate(handle: &Handle, model: &Model, cluster: &ClusterHandle) -> BTreeMap<i32, Duration> {
+    let (shortest, longest) = model.propagation;
+    let more = nanos(longest.saturating_sub(shortest));
+    let delay = || shortest + Duration::from_nanos(handle.below(more + 1));
+    let delays: BTreeMap<i32, Duration> =
+        cluster.broker_ids().into_iter().map(|id| (id, delay())).collect();
+    for (&broker, &delay) in &delays {
+        cluster.set_metadata_delay(broker, delay);
+    }
+    delays
+}
+
+/// Whether every partition has a leader and all its replicas in sync.
+fn is_whole(workload: &Workload, cluster: &ClusterHandle) -> bool {
+    (0..workload.partitions).all(|partition| {
+        let replicas = cluster.isr(TOPIC, partition).map_or(0, |isr| isr.len());
+        cluster.leader(TOPIC, partition).is_some()
+            && replicas == workload.replicas.unsigned_abs() as usize
+    })
+}
+
 struct Play {
     workload: Workload,
     handle: Handle,
@@ -85,71 +161,61 @@ struct Play {
 
 impl Play {
     async fn run(self) -> Result<Sample> {
-        let cluster = Arc::new(self.start_cluster().await?);
-        let delays = self.propagate(&cluster);
+        let Workload { brokers, partitions, replicas, .. } = self.workload;
+        let settings: Vec<(&str, &str)> =
+            self.workload.topic_properties.iter().map(|(name, value)| (*name, &**value)).collect();
+        let topic = NewTopic { partitions, replicas, settings: &settings };
+        let properties = &self.workload.broker_properties;
+        let cluster = start_cluster(&self.handle, brokers, properties, topic).await?;
+        let cluster = Arc::new(cluster);
+        let delays = propagate(&self.handle, &self.workload.model, &cluster);
         let producers = self.producers(&cluster).await?;
+        let consumers = reading::at_end(&self.workload, &self.handle, &cluster).await?;
         let start = self.handle.now() + LEAD;
         let acks = self.config(&cluster)?.acks;
-        let load = Arc::new(Load::new(&self.workload, acks, self.handle.clone(), start));
+        let load = Arc::new(Load::new(&self.workload, acks, &cluster, self.handle.clone(), start));
         let inside = Inside::begin(&cluster, TOPIC, load.records());
         let mut senders = JoinSet::new();
         for (number, producer) in producers.into_iter().enumerate() {
             let random = self.seed.wrapping_add(number as u64);
             senders.spawn(Sender::new(Arc::clone(&load), producer, number as u64, random).run());
         }
-        let script = script::run(&self.workload.script, start, &self.handle, &cluster, TOPIC);
-        let happened = script.await?;
+        let reading = Reading::begin(&self.workload, consumers, &self.handle, load.start());
+        let script = Script::new(&self.workload, start, self.handle.clone(), Arc::clone(&cluster));
+        let happened = script.run().await?;
+        if self.workload.end == End::Script {
+            load.end();
+        }
         let mut played = Played::new(load.records());
         while let Some(sent) = senders.join_next().await {
             let sent = sent.map_err(|_| Error::Unexpected("a producer's task ended".into()))?;
             played.add(sent?);
         }
         happened.set_right(&cluster).await?;
-        cluster.wait_until(|cluster| self.is_whole(cluster)).await;
+        cluster.wait_until(|cluster| is_whole(&self.workload, cluster)).await;
+        let mut read = reading.end(load.records()).await?;
         sleep(SETTLE).await;
         cluster.stop_observing();
-        let mut sample = load.sample(&played, &load.seen(inside));
+        let mut seen = load.seen(inside);
+        seen.read_by(read.readings());
+        let mut sample = load.sample(&played, &seen);
         let findings =
             compare(&played.fates, &self.read_back(&cluster).await?, self.workload.order);
         let bundle = u64::from(self.workload.bundle);
         sample.lost = findings.lost * bundle;
         sample.duplicated = findings.duplicated * bundle;
         sample.reordered = findings.reordered * bundle;
+        read.add_to(&mut sample);
+        if let Measured::Bystanders { broker, windows } = self.workload.measured {
+            let stands_by = |partition| !has_copy(&cluster, broker, partition);
+            let records = load.acknowledged(&played);
+            measure_bystanders(&mut sample, &windows, stands_by, records);
+        }
         sample.note("requests", Figure::Total(played.requests as f64));
         let known = delays.values().max().copied().unwrap_or_default();
-        sample.faults = happened.spans(&self.workload.script, known);
+        sample.faults = happened.spans(known);
         self.note(&mut sample, &played, &happened, &delays, &cluster);
         Ok(sample)
-    }
-
-    async fn start_cluster(&self) -> Result<Cluster> {
-        let workload = &self.workload;
-        let mut config = ClusterConfig {
-            brokers: workload.brokers,
-            auto_create_topics: false,
-            ..ClusterConfig::default()
-        };
-        for (name, value) in &workload.broker_properties {
-            config.set(name, value).map_err(|error| Error::Cluster(error.to_string()))?;
-        }
-        let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
-        let cluster = self.handle.start_cluster(config).await.map_err(failed)?;
-        cluster.create_topic(TOPIC, workload.partitions, workload.replicas, &[]).map_err(failed)?;
-        cluster.settled().await;
-        Ok(cluster)
-    }
-
-    /// Gives the way of metadata to each broker a length of its own.
-    fn propagate(&self, cluster: &ClusterHandle) -> BTreeMap<i32, Duration> {
-        let (shortest, longest) = self.workload.model.propagation;
-        let more = nanos(longest.saturating_sub(shortest));
-        let delay = || shortest + Duration::from_nanos(self.handle.below(more + 1));
-        let delays: BTreeMap<i32, Duration> =
-            cluster.broker_ids().into_iter().map(|id| (id, delay())).collect();
-        for (&broker, &delay) in &delays {
-            cluster.set_metadata_delay(broker, delay);
-        }
-        delays
     }
 
     fn config(&self, cluster: &ClusterHandle) -> Result<ProducerConfig> {
@@ -172,15 +238,6 @@ impl Play {
             producers.push(producer);
         }
         Ok(producers)
-    }
-
-    /// Whether every partition has a leader and all its replicas in sync.
-    fn is_whole(&self, cluster: &ClusterHandle) -> bool {
-        (0..self.workload.partitions).all(|partition| {
-            let replicas = cluster.isr(TOPIC, partition).map_or(0, |isr| isr.len());
-            cluster.leader(TOPIC, partition).is_some()
-                && replicas == self.workload.replicas.unsigned_abs() as usize
-        })
     }
 
     /// Reads the topic from a machine that does not count.
@@ -218,7 +275,10 @@ impl Play {
         delays: &BTreeMap<i32, Duration>,
         cluster: &ClusterHandle,
     ) {
-        let Some(first) = happened.first else { return };
+        if let [(from, before), .., (until, after)] = happened.sessions[..] {
+            note_sessions(sample, before, after, until - from);
+        }
+        let Some(first) = happened.first() else { return };
         let stall = longest_silence(&played.fates, nanos(first));
         sample.note("stall_ms", worst_ms(stall));
         if happened.leaders_moved > 0 {
@@ -235,6 +295,12 @@ impl Play {
             sample.note("election_all_brokers_ms", worst_ms(all));
             let beyond = (stall as f64 - all as f64) / 1e6;
             sample.note("stall_beyond_election_ms", Figure::Worst(beyond));
+        }
+        if let Some(rolled) = happened.rolled(&cluster.broker_ids()) {
+            sample.note("rolled_s", Figure::Worst(rolled.as_secs_f64()));
+        }
+        if let Some(gone) = happened.gone() {
+            sample.note("gone_ms", worst_ms(nanos(gone)));
         }
         if let Some(slow) = happened.slowed {
             self.note_shares(sample, played, slow, cluster);

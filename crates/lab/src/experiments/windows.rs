@@ -11,13 +11,17 @@ use crate::perf::Result;
 
 /// One round after the other: quiet, with the fault, and a rest in which what the fault has left behind goes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Windows {
+pub struct Windows {
     /// Before the first round.
-    pub(super) warmup: Duration,
-    pub(super) quiet: Duration,
-    pub(super) fault: Duration,
-    pub(super) rest: Duration,
-    pub(super) rounds: u32,
+    pub warmup: Duration,
+    /// Nothing happens.
+    pub quiet: Duration,
+    /// The fault is there.
+    pub fault: Duration,
+    /// It is over.
+    pub rest: Duration,
+    /// How many rounds.
+    pub rounds: u32,
 }
 
 /// Where in a round a moment is.
@@ -32,6 +36,16 @@ pub(super) enum Part {
 impl Windows {
     fn round(&self) -> Duration {
         self.quiet + self.fault + self.rest
+    }
+
+    /// When the fault comes and goes in each round, since the start.
+    pub(super) fn faults(&self) -> impl Iterator<Item = (Duration, Duration)> {
+        let Self { warmup, quiet, fault, .. } = *self;
+        let round = self.round();
+        (0..self.rounds).map(move |number| {
+            let from = warmup + round * number + quiet;
+            (from, from + fault)
+        })
     }
 
     /// From the start to the end of the last round.
@@ -69,9 +83,8 @@ impl Windows {
 
     /// Marks the fault of each round in a sample of a run that began at `start`.
     pub(super) fn mark(&self, sample: &mut Sample, start: Instant, what: &str) {
-        for round in 0..self.rounds {
-            let from = start + self.warmup + self.round() * round + self.quiet;
-            sample.mark(start, from, from + self.fault, what);
+        for (from, until) in self.faults() {
+            sample.mark(start, start + from, start + until, what);
         }
     }
 
@@ -85,11 +98,10 @@ impl Windows {
         mut come: impl FnMut() -> Result<()>,
         mut go: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        for round in 0..self.rounds {
-            let begin = self.warmup + self.round() * round + self.quiet;
-            sleep_until(start, begin);
+        for (from, until) in self.faults() {
+            sleep_until(start, from);
             come()?;
-            sleep_until(start, begin + self.fault);
+            sleep_until(start, until);
             go()?;
         }
         sleep_until(start, self.whole());

@@ -2,7 +2,56 @@
 
 use std::time::Duration;
 
-use super::{Arm, Keys, Modelled, Order, Placement};
+use super::{Arm, Keys, Modelled, Order, Placement, Windows};
+
+/// What the simulation is to do.
+#[derive(Clone, Debug)]
+pub enum Simulated {
+    /// Records come when they are due.
+    Load(Box<Workload>),
+    /// The next record comes when the one before has been read.
+    ClosedLoop(ClosedLoop),
+}
+
+impl From<Workload> for Simulated {
+    fn from(workload: Workload) -> Self {
+        Self::Load(Box::new(workload))
+    }
+}
+
+impl Simulated {
+    /// What a report has to say of the model.
+    #[must_use]
+    pub fn models(&self) -> Vec<Modelled> {
+        match self {
+            Self::Load(workload) => workload.models(),
+            Self::ClosedLoop(closed) => closed.model.describe(),
+        }
+    }
+}
+
+/// One record at a time from a producer to a consumer on the same machine, on a cluster at rest.
+#[derive(Clone, Debug)]
+pub struct ClosedLoop {
+    /// Brokers of the cluster.
+    pub brokers: u32,
+    /// Partitions of the topic.
+    pub partitions: i32,
+    /// Replicas of each.
+    pub replicas: i16,
+    /// The producer's settings by Kafka's names; later ones win.
+    pub producer: Vec<(&'static str, String)>,
+    /// Those of the consumer, which has all partitions; with `group.id` as the only member of its group.
+    pub consumer: Vec<(&'static str, String)>,
+    /// Records that are measured.
+    pub records: u64,
+    /// Records before them.
+    pub warmup: u64,
+    /// Bytes of a value.
+    pub size: usize,
+    /// What is a model.
+    pub model: Model,
+}
 
 /// A load on one topic, and what happens to the cluster meanwhile.
 #[derive(Clone, Debug)]
@@ -15,13 +64,15 @@ pub struct Workload {
     pub partitions: i32,
     /// Replicas of each.
     pub replicas: i16,
+    /// Settings of the topic by Kafka's names.
+    pub topic_properties: Vec<(&'static str, String)>,
     /// Producers, which share the load evenly.
     pub producers: u32,
     /// Machines they are spread over.
     pub client_hosts: u32,
     /// The producers' settings by Kafka's names; later ones win.
     pub properties: Vec<(&'static str, String)>,
-    /// Records of all producers together.
+    /// Records of all producers together, or how many at most ([`Workload::end`]).
     pub records: u64,
     /// How many of them at the start are sent and checked but not measured.
     pub warmup: u64,
@@ -29,6 +80,8 @@ pub struct Workload {
     pub rate: Option<f64>,
     /// Bytes of a value, at least 8.
     pub size: usize,
+    /// How many records are due at the same moment, at least 1: the first of them when it would be due alone.
+    pub burst: u64,
     /// How many records one record of the load stands for, at least 1: it is as large as all of them, is sent when the last of
     /// them is due, and the latency of each counts from when it was due itself.
     pub bundle: u32,
@@ -36,10 +89,18 @@ pub struct Workload {
     pub keys: Keys,
     /// Who chooses the partitions of records without a key.
     pub placement: Placement,
+    /// Which partitions they go to.
+    pub sent_to: SentTo,
     /// Which order the topic must have.
     pub order: Order,
-    /// What happens when, counted from the moment at which the first record is due.
-    pub script: Vec<(Duration, Act)>,
+    /// Which records count.
+    pub measured: Measured,
+    /// Consumers beside the load, each of which reads every record.
+    pub readers: Option<Readers>,
+    /// What happens when.
+    pub script: Vec<(When, Act)>,
+    /// What ends the load.
+    pub end: End,
     /// So many records are sent again to a topic of their own, as fast as possible, undisturbed, for their throughput alone.
     pub flat_out: Option<u64>,
     /// What is a model.
@@ -50,33 +111,15 @@ impl Workload {
     /// What a report has to say of the model.
     #[must_use]
     pub fn models(&self) -> Vec<Modelled> {
-        let Model { latency, jitter, bandwidth, socket_buffer, .. } = self.model;
-        let Model { request, append, disk_bandwidth, .. } = self.model;
-        let (shortest, longest) = self.model.propagation;
-        let time = |duration: Duration| format!("{duration:?}");
-        let mut models = vec![
-            Modelled::new(
-                "the network",
-                [
-                    ("one way at least", time(latency)),
-                    ("longer by at most", time(jitter)),
-                    ("each machine, each direction", format!("{bandwidth} bytes/s")),
-                    ("socket buffers", format!("{socket_buffer} bytes")),
-                ],
-            ),
-            Modelled::new(
-                "what a broker's writing takes, one request at a time",
-                [
-                    ("a request", time(request)),
-                    ("a batch of it", time(append)),
-                    ("its bytes", format!("{disk_bandwidth} bytes/s")),
-                ],
-            ),
-            Modelled::new(
-                "how long metadata is under way to a broker, each broker having a time of its own",
-                [("at least", time(shortest)), ("at most", time(longest))],
-            ),
-        ];
+        let mut models = self.model.describe();
+        if let Some(Readers { work: (shortest, longest), .. }) = self.readers
+            && !longest.is_zero()
+        {
+            models.push(Modelled::new(
+                "what a consumer's application does after each poll that gave something",
+                [("at least", format!("{shortest:?}")), ("at most", format!("{longest:?}"))],
+            ));
+        }
         if self.bundle > 1 {
             models.push(Modelled::new(
                 "the load: several records are sent as one that is as large, when the last of them is due",
@@ -85,6 +128,74 @@ impl Workload {
         }
         models
     }
+}
+
+/// Which partitions records go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentTo {
+    /// To all, as keys or [`Workload::placement`] say.
+    All,
+    /// In turn to those that a broker does not lead when the load begins.
+    NotLedBy(i32),
+    /// In turn to those that a broker has no copy of when the load begins, and to those that it leads.
+    WithoutOrLedBy(i32),
+}
+
+/// Which records count, of those behind the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// All of them.
+    All,
+    /// Those that are due while a broker is in trouble, to partitions that it has no copy of; beside them those before, and
+    /// those to other partitions.
+    Bystanders {
+        /// Its id.
+        broker: i32,
+        /// When it is.
+        windows: Windows,
+    },
+}
+
+/// Consumers without a group: each is assigned every partition, is at its end before the first record is due, and has a
+/// machine of its own.
+#[derive(Clone, Debug)]
+pub struct Readers {
+    /// How many.
+    pub count: u32,
+    /// Their settings by Kafka's names; later ones win.
+    pub properties: Vec<(&'static str, String)>,
+    /// How long the application takes after each poll that gave something: the shortest and the longest time, each one in
+    /// between as likely as any other.
+    pub work: (Duration, Duration),
+    /// What becomes of their latencies.
+    pub latency: ReaderLatency,
+}
+
+/// What becomes of the latencies until polls gave the records out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaderLatency {
+    /// They are the latencies of the arm, in place of those until the acknowledgement.
+    Measured,
+    /// Their 99th percentile is a figure of its own.
+    Beside,
+}
+
+/// What ends a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All of its records have been sent.
+    Records,
+    /// Its script is over; that is to be before all records have been sent.
+    Script,
+}
+
+/// When something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So long after the first record was due, if what comes before it in the script is over by then.
+    At(Duration),
+    /// So long after what comes before it in the script was over.
+    After(Duration),
 }
 
 /// Something that happens to the cluster. What is broken at the end is set right before the topic is read back.
@@ -114,6 +225,22 @@ pub enum Act {
         /// The broker's id.
         broker: i32,
     },
+    /// SIGTERM, which is over when the broker has handed everything over and is gone.
+    Stop {
+        /// The broker's id.
+        broker: i32,
+    },
+    /// A broker that was killed or stopped is started, which is over when it serves.
+    Restart {
+        /// The broker's id.
+        broker: i32,
+    },
+    /// Nothing, until every broker knows each partition to have a leader and all its replicas in sync.
+    AwaitInSync,
+    /// The brokers are asked for what they count of their fetch sessions.
+    CountSessions,
+    /// Nothing: the load goes on.
+    GoOn,
 }
 
 /// What takes time in the simulation, and how much. Client and brokers are the real ones; beyond this processors cost no time.
@@ -151,6 +278,38 @@ impl Default for Model {
             disk_bandwidth: 500_000_000,
             propagation: (Duration::from_millis(54), Duration::from_millis(129)),
         }
+    }
+}
+
+impl Model {
+    fn describe(&self) -> Vec<Modelled> {
+        let Self { latency, jitter, bandwidth, socket_buffer, .. } = self;
+        let Self { request, append, disk_bandwidth, .. } = self;
+        let (shortest, longest) = &self.propagation;
+        let time = |duration: &Duration| format!("{duration:?}");
+        vec![
+            Modelled::new(
+                "the network",
+                [
+                    ("one way at least", time(latency)),
+                    ("longer by at most", time(jitter)),
+                    ("each machine, each direction", format!("{bandwidth} bytes/s")),
+                    ("socket buffers", format!("{socket_buffer} bytes")),
+                ],
+            ),
+            Modelled::new(
+                "what a broker's writing takes, one request at a time",
+                [
+                    ("a request", time(request)),
+                    ("a batch of it", time(append)),
+                    ("its bytes", format!("{disk_bandwidth} bytes/s")),
+                ],
+            ),
+            Modelled::new(
+                "how long metadata is under way to a broker, each broker having a time of its own",
+                [("at least", time(shortest)), ("at most", time(longest))],
+            ),
+        ]
     }
 }
 

@@ -13,7 +13,8 @@ use curtail::{
 };
 use curtail_cluster::Observer;
 
-use self::stations::{Leaders, Seen};
+pub(crate) use self::stations::Leaders;
+use self::stations::Seen;
 use super::{
     Cost, Error, Event, Payload, PhasesReport, Progress, Report, Result, Target, Topic,
     payload::Values,
@@ -106,22 +107,52 @@ pub(crate) fn measure(
     consumer.set("bootstrap.servers", running.bootstrap())?;
     runtime.block_on(async {
         running.prepare(&options.topic, &options.producer.common.security).await?;
-        let producer = Producer::new(producer)?;
-        let mut consumer = Consumer::new(consumer)?;
-        producer.connect().await?;
-        producer.warm_up(&[&options.topic.name]).await?;
-        match options.consumer.group_id {
-            Some(_) => subscribe_at_end(&mut consumer, &options.topic.name).await?,
-            None => assign_at_end(&mut consumer, &options.topic.name).await?,
-        }
-        let leaders = is_seen.then_some(&*leaders);
-        let mut loop_ = Loop::new(options, producer, consumer, leaders)?;
-        let cost = running.is_embedded();
-        let measured = loop_.run(options, cost, progress).await;
-        loop_.consumer.close().await;
-        loop_.producer.close().await?;
-        measured
+        let seen = Brokers {
+            leaders: is_seen.then_some(&*leaders),
+            includes_brokers: running.is_embedded(),
+            cpu: CpuTime::now,
+        };
+        exchange(options, Producer::new(producer)?, Consumer::new(consumer)?, &seen, progress).await
     })
+}
+
+/// What is to be known of the brokers, and of what everything costs.
+pub(crate) struct Brokers<'a> {
+    /// What they do, where they can be looked into.
+    pub(crate) leaders: Option<&'a Leaders>,
+    /// Whether the processor time is theirs, too.
+    pub(crate) includes_brokers: bool,
+    /// The processor time up to now.
+    pub(crate) cpu: fn() -> CpuTime,
+}
+
+/// Sends and reads back with clients that are there, to and from a topic that is there; closes them.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn exchange(
+    options: &Options,
+    producer: Producer,
+    mut consumer: Consumer,
+    brokers: &Brokers<'_>,
+    progress: &mut (impl Progress + ?Sized),
+) -> Result<Measured> {
+    producer.connect().await?;
+    producer.warm_up(&[&options.topic.name]).await?;
+    match options.consumer.group_id {
+        Some(_) => subscribe_at_end(&mut consumer, &options.topic.name).await?,
+        None => assign_at_end(&mut consumer, &options.topic.name).await?,
+    }
+    let mut loop_ = Loop::new(options, producer, consumer, brokers.leaders)?;
+    let measured = loop_.run(options, brokers, progress).await;
+    loop_.consumer.close().await;
+    loop_.producer.close().await?;
+    measured
+}
+
+/// Tokio's time: in the simulation it is virtual.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// The positions are fixed before the first send: it must not be missed.
@@ -137,9 +168,9 @@ async fn assign_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
 async fn subscribe_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
     let all = consumer.partitions_for(topic).await?.len();
     consumer.subscribe([topic])?;
-    let begun = Instant::now();
+    let begun = now();
     while consumer.assignment().len() < all {
-        if begun.elapsed() > LONGEST {
+        if now().saturating_duration_since(begun) > LONGEST {
             return Err(unexpected(format!("the group gave no partitions within {LONGEST:?}")));
         }
         consumer.poll(Duration::from_millis(10)).await?;
@@ -202,15 +233,15 @@ impl<'a> Loop<'a> {
             headers: options.headers,
             acks: options.producer.acks,
             leaders,
-            caught_up: Instant::now(),
+            caught_up: now(),
         })
     }
 
     async fn run(
         &mut self,
         options: &Options,
-        includes_brokers: bool,
-        progress: &mut dyn Progress,
+        brokers: &Brokers<'_>,
+        progress: &mut (impl Progress + ?Sized),
     ) -> Result<Measured> {
         for index in 0..options.warmup {
             self.one(index).await?;
@@ -220,7 +251,7 @@ impl<'a> Loop<'a> {
         let (mut latencies, mut phases) = (Latencies::default(), Phases::default());
         let (mut exemplars, mut over_time) = (Exemplars::default(), OverTime::default());
         let mut bytes = 0;
-        let (start, cpu) = (Instant::now(), CpuTime::now());
+        let (start, cpu) = (now(), (brokers.cpu)());
         for index in 0..records {
             let passed = self.one(options.warmup + index).await?;
             let latency = passed.read.saturating_duration_since(passed.sent);
@@ -236,9 +267,10 @@ impl<'a> Loop<'a> {
                 progress.on(Event::Advanced { done: index });
             }
         }
-        let (elapsed, cpu) = (start.elapsed(), CpuTime::now() - cpu);
+        let elapsed = now().saturating_duration_since(start);
+        let cpu = (brokers.cpu)() - cpu;
         progress.on(Event::Advanced { done: records });
-        let cost = Cost { cpu, includes_brokers };
+        let cost = Cost { cpu, includes_brokers: brokers.includes_brokers };
         // In a closed loop each record is meant to be sent when it is.
         let latency = summary(&latencies);
         let report = Report {
@@ -259,11 +291,11 @@ impl<'a> Loop<'a> {
         if let Some(keys) = &mut self.keys {
             record = record.key(keys.get(index));
         }
-        let sent = Instant::now();
+        let sent = now();
         let mut delivery = self.producer.send(record).await?;
         let metadata = (&mut delivery).await?;
         let read = self.consumer.poll(LONGEST).await?;
-        let now = Instant::now();
+        let now = now();
         let bytes = value.len() as u64;
         let mut records = read.into_iter();
         let Some(record) = records.next() else {

@@ -5,10 +5,12 @@ use std::time::Duration;
 use curtail::ConsumerConfig;
 
 use super::super::{
-    ClusterKind, LatencyUntil, Sample, Turn,
+    Arm, ClusterKind, End, Keys, LatencyUntil, Measured, Model, Placement, ReaderLatency, Readers,
+    Sample, SentTo, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
-    readers::{self, Expected, SharedOverTime},
+    readers::{self, Expected, SharedOverTime, Work},
+    workload::properties,
 };
 use crate::{cpu::CpuTime, peers::Driver, perf::Result};
 
@@ -45,6 +47,42 @@ pub(super) fn run(turn: &Turn<'_>, topic: &str) -> Result<Sample> {
     }
 }
 
+/// The same in virtual time.
+pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
+    let warmup = records_of(WARMUP.mul_f64(setting.scale.clamp(0.1, 1.0)));
+    Workload {
+        brokers: 1,
+        broker_properties: Vec::new(),
+        partitions: PARTITIONS,
+        replicas: 1,
+        topic_properties: Vec::new(),
+        producers: 1,
+        client_hosts: 1,
+        properties: properties(&[("linger.ms", "0")], arm),
+        records: warmup + records_of(MEASURED.mul_f64(setting.scale)),
+        warmup,
+        rate: Some(RATE),
+        size: SIZE,
+        burst: 1,
+        bundle: 1,
+        keys: Keys::None,
+        placement: Placement::Producer,
+        sent_to: SentTo::All,
+        order: Order::Acknowledged,
+        measured: Measured::All,
+        readers: Some(Readers {
+            count: 1,
+            properties: Vec::new(),
+            work: (Duration::ZERO, Duration::ZERO),
+            latency: ReaderLatency::Measured,
+        }),
+        script: Vec::new(),
+        end: End::Records,
+        flat_out: None,
+        model: Model::default(),
+    }
+}
+
 fn records_of(time: Duration) -> u64 {
     (RATE * time.as_secs_f64()).ceil() as u64
 }
@@ -63,7 +101,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
             rate: RATE,
             records,
             warmup,
-            work: Duration::ZERO,
+            work: Work::Nothing,
             over_time: over_time.clone(),
             apart: None,
         };

@@ -19,7 +19,7 @@ use crate::{
     experiments::{
         check,
         load::Load,
-        readers::{self, Expected, Reader, Readings, SharedOverTime},
+        readers::{self, Expected, Reader, Readings, SharedOverTime, Work},
     },
     latency::Latencies,
     perf::{Error, Result},
@@ -80,7 +80,7 @@ impl Tail {
             rate,
             records,
             warmup,
-            work: Duration::ZERO,
+            work: Work::Nothing,
             over_time: SharedOverTime::default(),
             apart: None,
         });

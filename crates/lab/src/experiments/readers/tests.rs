@@ -1,6 +1,6 @@
-use std::{future::ready, time::Duration};
+use std::future::ready;
 
-use super::{Progress, work};
+use super::{Progress, Work};
 
 #[test]
 fn all_that_one_poll_gives_out_has_caught_up_with_the_poll_before() {
@@ -12,7 +12,7 @@ fn all_that_one_poll_gives_out_has_caught_up_with_the_poll_before() {
 async fn work_of_no_time_takes_none() {
     let others_ran_first = tokio::select! {
         biased;
-        () = work(Duration::ZERO) => false,
+        () = Work::Nothing.done() => false,
         () = ready(()) => true,
     };
     assert!(!others_ran_first);

@@ -18,7 +18,7 @@ use curtail::{
     Admin, AdminConfig, ConsumerConfig, Election, Mechanism, NewTopic, PartitionDescription,
     ProducerConfig, Reassignment, SecurityConfig, TopicDescription, TopicPartition,
 };
-use curtail_cluster::{ClusterConfig, Observer, SecurityProtocol, User};
+use curtail_cluster::{ClusterConfig, ClusterHandle, Observer, SecurityProtocol, User};
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "apache")]
@@ -74,6 +74,18 @@ pub(super) struct Sessions {
     pub(super) partitions: u64,
     /// Since the brokers were started.
     pub(super) evictions: u64,
+}
+
+impl Sessions {
+    /// Of all brokers of a cluster in this process together.
+    pub(super) fn of(cluster: &ClusterHandle) -> Self {
+        let ids = cluster.broker_ids().into_iter();
+        ids.filter_map(|id| cluster.fetch_sessions(id)).fold(Self::default(), |sum, of| Self {
+            sessions: sum.sessions + of.sessions as u64,
+            partitions: sum.partitions + of.partitions as u64,
+            evictions: sum.evictions + of.evictions,
+        })
+    }
 }
 
 /// The cluster an experiment runs on. It ends when it is dropped, unless it was there before.
@@ -385,16 +397,7 @@ impl Testbed {
     /// What all brokers together say of their fetch sessions.
     pub(super) fn fetch_sessions(&self) -> Result<Sessions> {
         match &self.cluster {
-            Cluster::Embedded(embedded) => {
-                let cluster = embedded.cluster();
-                let ids = cluster.broker_ids();
-                let each = ids.into_iter().filter_map(|id| cluster.fetch_sessions(id));
-                Ok(each.fold(Sessions::default(), |sum, of| Sessions {
-                    sessions: sum.sessions + of.sessions as u64,
-                    partitions: sum.partitions + of.partitions as u64,
-                    evictions: sum.evictions + of.evictions,
-                }))
-            }
+            Cluster::Embedded(embedded) => Ok(Sessions::of(embedded.cluster())),
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.fetch_sessions(),
             Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),

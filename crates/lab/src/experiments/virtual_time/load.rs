@@ -1,15 +1,23 @@
 //! The producers of a workload.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use curtail::{Acks, Delivery, Error as ClientError, Producer, Record};
+use curtail_cluster::ClusterHandle;
 use curtail_sim::world::Handle;
 use tokio::time::Instant;
 
 use super::TOPIC;
 use crate::{
     experiments::{
-        Keys, Placement, Sample, Workload,
+        Keys, Placement, Sample, SentTo, Workload,
         load::{Acknowledged, Fate, StickyByBatch, nanos},
         phases::{Inside, Observation},
     },
@@ -24,15 +32,21 @@ pub(super) struct Load {
     start_instant: Instant,
     /// Records of the workload that one sent here stands for.
     bundle: u64,
-    records: u64,
+    /// Records of the workload, if the load is not ended before.
+    planned: u64,
+    /// How many are sent here.
+    records: AtomicU64,
     warmup: u64,
     rate: Option<f64>,
+    burst: u64,
     acks: Acks,
     size: usize,
     producers: u64,
     keys: Keys,
     placement: Placement,
     partitions: i32,
+    /// Where records go in turn; nothing of it where keys and placement say so.
+    in_turn: Vec<i32>,
 }
 
 /// What became of the records of one producer.
@@ -68,38 +82,69 @@ impl Played {
 
 impl Load {
     /// To be called in the world, whose time is `start` later.
-    pub(super) fn new(workload: &Workload, acks: Acks, handle: Handle, start: Duration) -> Self {
+    pub(super) fn new(
+        workload: &Workload,
+        acks: Acks,
+        cluster: &ClusterHandle,
+        handle: Handle,
+        start: Duration,
+    ) -> Self {
         let ahead = start.saturating_sub(handle.now());
+        let bundle = u64::from(workload.bundle.max(1));
         Self {
             handle,
             start,
             start_instant: Instant::now() + ahead,
-            bundle: u64::from(workload.bundle.max(1)),
-            records: workload.records,
+            bundle,
+            planned: workload.records,
+            records: AtomicU64::new(workload.records.div_ceil(bundle)),
             warmup: workload.warmup,
             rate: workload.rate,
+            burst: workload.burst.max(1),
             acks,
             size: workload.size,
             producers: u64::from(workload.producers.max(1)),
             keys: workload.keys,
             placement: workload.placement,
             partitions: workload.partitions,
+            in_turn: in_turn(workload, cluster),
         }
     }
 
     /// How many records are sent.
     pub(super) fn records(&self) -> u64 {
-        self.records.div_ceil(self.bundle)
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Has nothing more be sent but what is due by now.
+    pub(super) fn end(&self) {
+        let now = self.handle.now();
+        let due = (0..self.records()).take_while(|number| self.leaves(*number) <= now).count();
+        self.records.store(due as u64, Ordering::Relaxed);
+    }
+
+    /// Waits until a record is due here; `false` if the load has ended before it.
+    async fn comes(&self, number: u64) -> bool {
+        if number < self.records() {
+            self.handle.until(self.leaves(number)).await;
+        }
+        number < self.records()
+    }
+
+    /// When the first record is due, as those see it that tell time by tokio's clock.
+    pub(super) fn start(&self) -> std::time::Instant {
+        self.start_instant.into_std()
     }
 
     /// When a record of the workload is due, in nanoseconds since the start; at once without a rate.
     fn due(&self, record: u64) -> u64 {
-        self.rate.map_or(0, |rate| (record as f64 * 1e9 / rate) as u64)
+        let first = record - record % self.burst;
+        self.rate.map_or(0, |rate| (first as f64 * 1e9 / rate) as u64)
     }
 
     /// When a record here is to be sent: with the last of those it stands for.
     fn leaves(&self, number: u64) -> Duration {
-        let last = (number * self.bundle + self.bundle - 1).min(self.records - 1);
+        let last = (number * self.bundle + self.bundle - 1).min(self.planned - 1);
         self.start + Duration::from_nanos(self.due(last))
     }
 
@@ -107,16 +152,25 @@ impl Load {
         nanos(at.saturating_duration_since(self.start_instant))
     }
 
+    /// Of every acknowledged record when it was due, its partition, and how long the acknowledgement took; times in
+    /// nanoseconds, since the start.
+    pub(super) fn acknowledged(&self, played: &Played) -> impl Iterator<Item = (u64, i32, u64)> {
+        (0..).zip(&played.fates).filter_map(|(number, fate)| {
+            let (due, acknowledged) = (self.due(number * self.bundle), fate.acknowledged?);
+            Some((due, acknowledged.partition, acknowledged.at.saturating_sub(due)))
+        })
+    }
+
     /// What was seen inside the brokers.
     pub(super) fn seen(&self, inside: Inside) -> Observation {
-        inside.end(self.start_instant.into_std())
+        inside.end(self.start())
     }
 
     /// The figures of the records behind the warm-up.
     pub(super) fn sample(&self, played: &Played, seen: &Observation) -> Sample {
         let mut sample = Sample::default();
         let mut end = 0;
-        for record in 0..self.records {
+        for record in 0..(self.records() * self.bundle).min(self.planned) {
             let fate = &played.fates[(record / self.bundle) as usize];
             let Some(acknowledged) = fate.acknowledged else {
                 sample.errors += 1;
@@ -138,6 +192,23 @@ impl Load {
         sample.first_error.clone_from(&played.first_error);
         sample
     }
+}
+
+/// Whether a broker has a copy of a partition. To be asked while all of them are in sync.
+pub(super) fn has_copy(cluster: &ClusterHandle, broker: i32, partition: i32) -> bool {
+    cluster.isr(TOPIC, partition).is_some_and(|in_sync| in_sync.contains(&broker))
+}
+
+fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
+    let leads =
+        |broker, partition| cluster.leader(TOPIC, partition).is_some_and(|(id, _)| id == broker);
+    let has = |broker, partition| has_copy(cluster, broker, partition);
+    let sent_to = |partition: &i32| match workload.sent_to {
+        SentTo::All => false,
+        SentTo::NotLedBy(broker) => !leads(broker, *partition),
+        SentTo::WithoutOrLedBy(broker) => !has(broker, *partition) || leads(broker, *partition),
+    };
+    (0..workload.partitions).filter(sent_to).collect()
 }
 
 /// One producer at work.
@@ -180,8 +251,7 @@ impl Sender {
 
     pub(super) async fn run(mut self) -> Result<Sent> {
         let load = Arc::clone(&self.load);
-        while self.next < load.records() {
-            load.handle.until(load.leaves(self.next)).await;
+        while load.comes(self.next).await {
             self.send(self.next).await?;
             self.settle();
             self.next += load.producers;
@@ -204,8 +274,10 @@ impl Sender {
         if let Some(key) = &key {
             record = record.key(key);
         }
-        if let Some(sticky) = &self.sticky {
-            record = record.partition(sticky.current);
+        let turn = number.checked_rem(load.in_turn.len() as u64);
+        let in_turn = turn.map(|turn| load.in_turn[turn as usize]);
+        if let Some(partition) = self.sticky.as_ref().map(|sticky| sticky.current).or(in_turn) {
+            record = record.partition(partition);
         }
         let sent = load.since_start(Instant::now());
         let delivery = match producer.try_send(record) {

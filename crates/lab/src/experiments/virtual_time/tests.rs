@@ -1,4 +1,12 @@
-use super::super::{ClusterKind, Report, Setting, find, run};
+use std::time::Duration;
+
+use super::{
+    super::{
+        Act, Arm, ArmReport, ClusterKind, LatencyUntil, Report, Sample, Setting, Simulated, When,
+        find, run,
+    },
+    play_load,
+};
 use crate::peers::Client;
 
 fn report(name: &str, scale: f64, seed: u64) -> Report {
@@ -66,4 +74,126 @@ fn keyless_records_are_not_bound_to_a_broker_that_hangs() {
 fn an_experiment_that_virtual_time_says_nothing_about_says_so() {
     let refused = run(find("metadata-churn").unwrap(), &setting(1.0, 1), &mut |_| {}).unwrap_err();
     assert!(refused.to_string().contains("metadata-churn says nothing in virtual time"));
+}
+
+/// The arm of `fetch-sessions`, with sessions that may be pushed out after a sixth of a second.
+fn sessions(arm: &str, seed: u64) -> (Sample, String) {
+    let experiment = find("fetch-sessions").unwrap();
+    let setting = setting(1.0, seed);
+    let arms = experiment.arms(&setting);
+    let arm: &Arm = arms.iter().find(|of| of.name == arm).unwrap();
+    let Simulated::Load(mut workload) = experiment.simulated(&setting, arm).unwrap() else {
+        panic!("its records come when they are due")
+    };
+    let [warmup, end] = [Duration::from_millis(750), Duration::from_millis(1250)];
+    workload.broker_properties.push(("min.incremental.fetch.session.eviction.ms", "166".into()));
+    (workload.records, workload.warmup) = (250, 150);
+    let count = |at| (When::At(at), Act::CountSessions);
+    workload.script = vec![count(warmup), count(end)];
+    let sample = play_load(*workload, seed).unwrap();
+    let report = ArmReport::new(arm, Client::Curtail, &sample, Vec::new());
+    (sample, serde_json::to_string(&report).unwrap())
+}
+
+#[test]
+fn consumers_read_everything_and_keep_their_sessions_where_buffered_partitions_stay_in_them() {
+    let [(credit, first), (_, again)] = [sessions("credit", 1), sessions("credit", 1)];
+    let (omit, _) = sessions("omit", 1);
+    assert_eq!(first, again);
+    for sample in [&credit, &omit] {
+        let Sample { errors, lost, duplicated, reordered, .. } = *sample;
+        assert_eq!([errors, lost, duplicated, reordered], [0; 4]);
+        assert_eq!((sample.records, sample.latency.summary().max > 0.0), (100, true));
+        assert_eq!(sample.figure("sessions"), 16.0);
+    }
+    assert_eq!(credit.figure("partitions_in_sessions"), 16.0 * 12.0);
+    assert_eq!(credit.figure("evictions_per_s"), 0.0);
+    assert!(omit.figure("evictions_per_s") > 0.0, "{:?}", omit.extra);
+}
+
+#[test]
+fn brokers_are_restarted_in_turn_and_a_consumer_reads_beside() {
+    let arm = Some("few-all".to_owned());
+    let roll = |seed| {
+        let setting = Setting { arm: arm.clone(), ..setting(0.05, seed) };
+        run(find("roll").unwrap(), &setting, &mut |_| {}).unwrap()
+    };
+    let report = roll(1);
+    let json = |report: &Report| serde_json::to_string(report).unwrap();
+    assert_eq!(json(&report), json(&roll(1)));
+    let arm = &report.arms[0];
+    assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4]);
+    assert_eq!(arm.rounds[0].faults.len(), 6);
+    let [rolled, stall, read] = ["rolled_s", "stall_ms", "e2e_p99_ms"].map(|name| arm.extra[name]);
+    assert!(rolled > 6.0 * 0.1 && stall > 0.0 && read > 0.0, "{:?}", arm.extra);
+    // The load ends with the script, not with its records.
+    let longest = 2000.0 * (rolled + 0.001);
+    assert!(arm.records > 1000 && (arm.records as f64) <= longest, "{}", arm.records);
+}
+
+#[test]
+fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
+    for arm in ["classic-3", "consumer-1"] {
+        let setting = Setting { arm: Some(arm.to_owned()), ..setting(0.002, 1) };
+        let json = || {
+            let report = run(find("e2e").unwrap(), &setting, &mut |_| {}).unwrap();
+            let arm = &report.arms[0];
+            assert_eq!((arm.records, arm.latency_until), (200, LatencyUntil::Polled));
+            // To the broker, to the consumer, and with more replicas two ways of a follower's fetch in between.
+            let least = if arm.name == "classic-3" { 1000.0 } else { 500.0 };
+            let latency = &arm.latency_us;
+            assert!(latency.p50 > least && latency.max < 5.0 * least, "{}: {latency:?}", arm.name);
+            assert!(arm.phases_us.fetch.is_some() && arm.phases_us.commit.is_some());
+            serde_json::to_string(&report).unwrap()
+        };
+        assert_eq!(json(), json());
+    }
+}
+
+#[test]
+fn a_replica_that_falters_is_waited_for_and_one_that_is_gone_as_the_setting_says() {
+    let arm = |name: &str| {
+        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.1, 2) };
+        let report = run(find("min-isr").unwrap(), &setting, &mut |_| {}).unwrap();
+        let arm = report.arms.into_iter().next().unwrap();
+        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+        arm
+    };
+    let slow = arm("2-slow");
+    assert_eq!(slow.rounds[0].faults.len(), 2);
+    assert!(slow.latency_us.p99 > 50_000.0, "{:?}", slow.latency_us);
+    let [two, three] = [arm("2-gone"), arm("3-gone")];
+    let [stall, gone] = ["stall_ms", "gone_ms"].map(|name| three.extra[name]);
+    assert!(gone > 250.0 && stall >= gone, "{:?}", three.extra);
+    assert!(two.extra["stall_ms"] < 0.5 * gone, "{:?}", two.extra);
+}
+
+#[test]
+fn records_of_a_burst_are_due_at_the_same_moment() {
+    let arm = |name: &str| {
+        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.02, 1) };
+        let report = run(find("micro-burst").unwrap(), &setting, &mut |_| {}).unwrap();
+        let arm = report.arms.into_iter().next().unwrap();
+        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+        arm
+    };
+    let [even, burst, linger] = ["even", "burst", "burst-linger"].map(arm);
+    assert!(burst.latency_us.p50 > even.latency_us.p50);
+    assert!(linger.extra["requests"] < burst.extra["requests"]);
+}
+
+#[test]
+fn of_a_broker_in_trouble_the_partitions_without_it_count() {
+    let arm = |name: &str| {
+        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.05, 1) };
+        let report = run(find("bystanders").unwrap(), &setting, &mut |_| {}).unwrap();
+        let arm = report.arms.into_iter().next().unwrap();
+        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+        arm
+    };
+    let [none, slow] = ["none", "slow"].map(arm);
+    assert_eq!([none.rounds[0].faults.len(), slow.rounds[0].faults.len()], [0, 1]);
+    assert!(none.extra["victims_p999_ms"] < 10.0, "{:?}", none.extra);
+    assert!(slow.extra["victims_p999_ms"] > 20.0, "{:?}", slow.extra);
+    assert!(slow.latency_us.max < 20_000.0, "{:?}", slow.latency_us);
 }

@@ -16,7 +16,7 @@ use curtail_cluster::Observer;
 ///
 /// With one record under way at a time the last event of a partition is that of the record.
 #[derive(Debug)]
-pub(super) struct Leaders {
+pub(crate) struct Leaders {
     topic: String,
     last: Mutex<BTreeMap<i32, Last>>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Seen {
 }
 
 impl Leaders {
-    pub(super) fn new(topic: &str) -> Self {
+    pub(crate) fn new(topic: &str) -> Self {
         Self { topic: topic.to_owned(), last: Mutex::default() }
     }
 

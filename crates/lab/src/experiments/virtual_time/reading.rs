@@ -1,0 +1,141 @@
+//! The consumers of a workload.
+
+use std::time::Instant;
+
+use curtail::{Consumer, ConsumerConfig};
+use curtail_cluster::ClusterHandle;
+use curtail_sim::world::Handle;
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::TOPIC;
+use crate::{
+    experiments::{
+        End, Figure, ReaderLatency, Readers, Sample, Workload,
+        readers::{
+            self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, place_at_end,
+            read_until_told,
+        },
+    },
+    perf::{Error, Result},
+};
+
+/// The consumers, each on a machine of its own and at the end of every partition.
+///
+/// # Errors
+/// Settings that do not fit; readers of a load without a rate, in bursts, or whose records stand for several.
+pub(super) async fn at_end(
+    workload: &Workload,
+    handle: &Handle,
+    cluster: &ClusterHandle,
+) -> Result<Vec<Consumer>> {
+    let Some(readers) = &workload.readers else { return Ok(Vec::new()) };
+    if workload.bundle > 1 || workload.burst > 1 || workload.rate.is_none() {
+        let text = "readers have to know when each of the records was due";
+        return Err(Error::Options(text.into()));
+    }
+    let config = ConsumerConfig::new(cluster.bootstrap());
+    let config = readers::with_properties(config, &readers.properties)?;
+    let mut consumers = Vec::new();
+    for _ in 0..readers.count {
+        let env = handle.env(handle.add_host());
+        let mut consumer = Consumer::with_env(config.clone(), &env)?;
+        place_at_end(&mut consumer, TOPIC).await?;
+        consumers.push(consumer);
+    }
+    Ok(consumers)
+}
+
+/// Consumers at work.
+pub(super) struct Reading {
+    tasks: Vec<JoinHandle<Result<Read>>>,
+    /// Tells how many records there are.
+    sent: watch::Sender<Option<u64>>,
+    over_time: SharedOverTime,
+    latency: ReaderLatency,
+}
+
+impl Reading {
+    /// Has them read on from here, where the first record is due at `start`.
+    pub(super) fn begin(
+        workload: &Workload,
+        consumers: Vec<Consumer>,
+        handle: &Handle,
+        start: Instant,
+    ) -> Self {
+        let sent = watch::Sender::new(None);
+        let over_time = SharedOverTime::default();
+        let expected = Expected {
+            start,
+            rate: workload.rate.unwrap_or(f64::INFINITY),
+            records: workload.records,
+            warmup: workload.warmup,
+            work: workload.readers.as_ref().map_or(Work::Nothing, |readers| work(readers, handle)),
+            over_time: over_time.clone(),
+            apart: None,
+        };
+        let latency =
+            workload.readers.as_ref().map_or(ReaderLatency::Beside, |readers| readers.latency);
+        let read = |consumer| match workload.end {
+            End::Records => tokio::spawn(Reader::new(expected.clone()).run(consumer)),
+            End::Script => {
+                tokio::spawn(read_until_told(consumer, expected.clone(), sent.subscribe()))
+            }
+        };
+        let tasks = consumers.into_iter().map(read).collect();
+        Self { tasks, sent, over_time, latency }
+    }
+
+    /// Waits until all of them have read so many records, or nothing more comes.
+    ///
+    /// # Errors
+    /// What a consumer says.
+    pub(super) async fn end(self, records: u64) -> Result<Finished> {
+        self.sent.send_replace(Some(records));
+        let mut read = Vec::new();
+        for task in self.tasks {
+            let ended =
+                task.await.map_err(|_| Error::Unexpected("a reader's task ended".into()))?;
+            read.push(ended?);
+        }
+        Ok(Finished { read, over_time: self.over_time, latency: self.latency })
+    }
+}
+
+fn work(readers: &Readers, handle: &Handle) -> Work {
+    match readers.work {
+        (_, longest) if longest.is_zero() => Work::Nothing,
+        (least, longest) => {
+            Work::Drawn { handle: handle.clone(), least, more: longest.saturating_sub(least) }
+        }
+    }
+}
+
+/// What all of them have read.
+pub(super) struct Finished {
+    read: Vec<Read>,
+    over_time: SharedOverTime,
+    latency: ReaderLatency,
+}
+
+impl Finished {
+    /// Those of one of them: all read the same.
+    pub(super) fn readings(&mut self) -> Readings {
+        self.read.first_mut().map(|read| std::mem::take(&mut read.readings)).unwrap_or_default()
+    }
+
+    /// Notes what was lost, given out twice and out of order on the way to any, and latencies until the polls.
+    pub(super) fn add_to(&self, sample: &mut Sample) {
+        if self.read.is_empty() {
+            return;
+        }
+        self.read.iter().for_each(|read| read.add_to(sample));
+        let latency = merged(self.read.iter().flat_map(|read| read.latency.values()));
+        match self.latency {
+            ReaderLatency::Measured => readers::set_latency(sample, latency, &self.over_time),
+            ReaderLatency::Beside => {
+                let p99 = latency.quantile(0.99).as_secs_f64() * 1000.0;
+                sample.note("e2e_p99_ms", Figure::Worst(p99));
+            }
+        }
+    }
+}
