@@ -164,6 +164,9 @@ fn tell(experiment: &str, event: Event<'_>) {
             output::note(format_args!("{experiment}: building the driver of {client}"));
         }
         Event::Starting => output::note(format_args!("{experiment}: starting the cluster")),
+        Event::Rehearsing { run, at_most } => {
+            output::note(format_args!("{experiment}: warming up, run {run} of at most {at_most}"));
+        }
         Event::Without { arm, client, reason } => {
             output::note(format_args!("{experiment}: no {arm} ({client}): {reason}"));
         }

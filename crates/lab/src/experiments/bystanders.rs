@@ -120,7 +120,7 @@ impl Experiment for Bystanders {
             size: SIZE,
             ..base
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let all = places.healthy.iter().chain(&places.victims).copied();
         let (sent, ()) =
             turn.send_by(load, Senders::partitions(all), |start, _| match turn.arm.name {

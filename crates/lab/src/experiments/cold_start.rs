@@ -88,7 +88,7 @@ impl Experiment for ColdStart {
         };
         // The brokers' own first records are not the producer's business.
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
         let (sent, ()) = turn.send(load, |_| Ok(()))?;
         let mut sample = sent.sample();

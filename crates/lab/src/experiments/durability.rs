@@ -105,7 +105,7 @@ pub(super) fn measure(turn: &Turn<'_>, experiment: &str, replicas: i16) -> Resul
         keys: Keys::Cycle(KEYS),
         ..base
     };
-    rehearse(&load, turn.setting)?;
+    rehearse(&load, turn)?;
     let flat_out = load.clone();
     let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_, _| Ok(()))?;
     let mut sample = sent.sample();

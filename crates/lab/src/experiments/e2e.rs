@@ -203,7 +203,7 @@ impl Experiment for EndToEnd {
             Needs { brokers: test.brokers, one_is_enough: test.brokers == 1, ..Needs::default() };
         let testbed = Testbed::start(turn.setting, &needs)?;
         if turn.setting.cluster == ClusterKind::Apache {
-            warm_brokers(&testbed, turn.setting.seed)?;
+            warm_brokers(&testbed, turn.setting.seed, turn.told)?;
         }
         let topic = turn.topic(self.name());
         if test.pace == Pace::OpenLoop {

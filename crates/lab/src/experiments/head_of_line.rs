@@ -118,7 +118,7 @@ impl Experiment for HeadOfLine {
             size: SIZE,
             ..base
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let senders = places.senders(turn.arm.name == APART.name);
         let falters = turn.arm.name != NONE.name;
         let (sent, lookups) = turn.send_by(load, senders, |start, producers| {

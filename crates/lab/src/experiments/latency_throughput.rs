@@ -160,7 +160,7 @@ fn measure(turn: &Turn<'_>, experiment: &str, rate: f64) -> Result<Sample> {
         keys: Keys::Cycle(KEYS),
         ..Load::new(turn, &topic)?
     };
-    rehearse(&load, turn.setting)?;
+    rehearse(&load, turn)?;
     let (sent, ()) = turn.send(load, |_| Ok(()))?;
     let mut sample = sent.sample();
     sent.note_requests(&mut sample);

@@ -277,7 +277,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     };
     let records = (RATE * REHEARSAL.as_secs_f64()) as u64;
     let rehearsal = Load { records, warmup: 0, earlier: true, ..load.clone() };
-    until_no_faster(|| {
+    until_no_faster(turn.told, || {
         let (sent, _) = rehearsal.clone().run(|start| {
             sleep_until(start, REHEARSAL / 2);
             move_all(testbed, &topic)

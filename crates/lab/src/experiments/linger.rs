@@ -80,7 +80,7 @@ impl Experiment for Linger {
             size: SIZE,
             ..Load::new(turn, &topic)?
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_, _| Ok(()))?;
         let mut sample = sent.sample();
         sent.note_requests(&mut sample);

@@ -17,7 +17,8 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::runtime::Runtime;
 
 use super::{
-    ClusterKind, Figure, Sample, Setting, Testbed, Turn, phases::Observation, readers::Readings,
+    ClusterKind, Event, Figure, Sample, Testbed, Turn, phases::Observation, readers::Readings,
+    runner::Told,
 };
 use crate::{
     cpu::CpuTime,
@@ -378,9 +379,13 @@ const NO_BETTER: u32 = 3;
 const NO_BETTER_SHARE: f64 = 0.9;
 
 /// Repeats a run until its median latency, which it says, falls no more.
-pub(super) fn until_no_faster(mut run: impl FnMut() -> Result<Duration>) -> Result<()> {
+pub(super) fn until_no_faster(
+    told: Told<'_>,
+    mut run: impl FnMut() -> Result<Duration>,
+) -> Result<()> {
     let (mut best, mut no_better) = (Duration::MAX, 0);
-    for _ in 0..WARM_RUNS_MAX {
+    for number in 1..=WARM_RUNS_MAX {
+        told(Event::Rehearsing { run: number, at_most: WARM_RUNS_MAX });
         let median = run()?;
         no_better = if median < best.mul_f64(NO_BETTER_SHARE) { 0 } else { no_better + 1 };
         best = best.min(median);
@@ -399,13 +404,13 @@ const REHEARSAL: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// As [`Load::run`].
-pub(super) fn rehearse(load: &Load, setting: &Setting) -> Result<()> {
-    if setting.cluster != ClusterKind::Apache {
+pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
+    if turn.setting.cluster != ClusterKind::Apache {
         return Ok(());
     }
     let records = (load.rate * REHEARSAL.as_secs_f64()) as u64;
     let rehearsal = Load { records, warmup: 0, warm_up: true, earlier: true, ..load.clone() };
-    until_no_faster(|| Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
+    until_no_faster(turn.told, || Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
 }
 
 /// Gives brokers that have just started work that nobody measures, until they do it no faster any more: a Java virtual
@@ -413,7 +418,7 @@ pub(super) fn rehearse(load: &Load, setting: &Setting) -> Result<()> {
 ///
 /// # Errors
 /// As [`Load::run`].
-pub(super) fn warm_brokers(testbed: &Testbed, seed: u64) -> Result<()> {
+pub(super) fn warm_brokers(testbed: &Testbed, seed: u64, told: Told<'_>) -> Result<()> {
     let topic = "lab-warm-up";
     let replicas = testbed.broker_ids().len().clamp(1, 3) as i16;
     testbed.create_topic(topic, 12, replicas)?;
@@ -430,7 +435,7 @@ pub(super) fn warm_brokers(testbed: &Testbed, seed: u64) -> Result<()> {
         warm_up: true,
         earlier: false,
     };
-    until_no_faster(|| Ok(load.clone().run(|_| Ok(()))?.0.median()))?;
+    until_no_faster(told, || Ok(load.clone().run(|_| Ok(()))?.0.median()))?;
     testbed.delete_topic(topic)
 }
 

@@ -216,7 +216,7 @@ impl Experiment for LostLeader {
             warm_up: true,
             earlier: false,
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let (sent, (struck, until, seen)) =
             turn.send(load, |start| self.strike(testbed, &topic, victim, &plan, start))?;
         if self.0 == Fault::Killed {

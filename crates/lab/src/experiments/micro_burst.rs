@@ -120,7 +120,7 @@ impl Experiment for MicroBurst {
             keys: Keys::Cycle(KEYS),
             ..Load::new(turn, &topic)?
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let senders = Senders { burst: burst(turn.arm), ..Senders::producers(PRODUCERS) };
         let (sent, ()) = turn.send_by(load, senders, |_, _| Ok(()))?;
         let mut sample = sent.sample();

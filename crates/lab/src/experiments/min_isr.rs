@@ -153,7 +153,7 @@ impl Experiment for MinIsr {
             size: SIZE,
             ..base
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let senders = Senders { end_with_script: true, ..Senders::partitions(others) };
         let (sent, gone) = turn
             .send_by(load, senders, |start, _| happen(testbed, case.replica, victim, start, run))?;

@@ -48,6 +48,7 @@ pub use report::{
     ArmReport, BrokerShare, Condition, Environment, Exemplar, FaultSpan, LatencyUntil, Modelled,
     PHASES, Phase, PhasesReport, Published, PublishedFigure, PublishedLatency, Report, RoundReport,
 };
+use runner::Told;
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
@@ -185,6 +186,8 @@ pub struct Turn<'a> {
     pub setting: &'a Setting,
     /// The driver of the client that is measured; `None` for Curtail.
     pub driver: Option<&'a Driver>,
+    /// Who wants to know how far it is.
+    told: Told<'a>,
 }
 
 impl Turn<'_> {

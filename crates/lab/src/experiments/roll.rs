@@ -153,7 +153,7 @@ impl Experiment for Roll {
             keys: Keys::Cycle(KEYS),
             ..base
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         let runtime = readers::runtime()?;
         let readers = usize::from(committed(turn.arm.name));
         let mut consumers = readers::at_end(&runtime, &testbed.consumer(), &topic, readers)?;

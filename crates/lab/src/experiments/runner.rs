@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use parking_lot::Mutex;
+
 use super::{
     Arm, ArmReport, Arms, ClusterKind, Environment, Experiment, Modelled, Report, RoundReport,
     Sample, Setting, Turn,
@@ -35,6 +37,13 @@ pub enum Event<'a> {
         /// Why not.
         reason: &'a str,
     },
+    /// Brokers that have just started, or whose topic is new, are given work that nobody measures, until they do it no faster.
+    Rehearsing {
+        /// Which time it is, counted from 1.
+        run: u32,
+        /// How often at most.
+        at_most: u32,
+    },
     /// A turn begins.
     Turn {
         /// The arm.
@@ -47,6 +56,9 @@ pub enum Event<'a> {
         of: usize,
     },
 }
+
+/// Whoever is told of what happens, from whichever thread.
+pub(super) type Told<'a> = &'a (dyn Fn(Event<'_>) + Sync + 'a);
 
 /// An arm with a client.
 struct Pair {
@@ -69,12 +81,14 @@ struct Pair {
 pub fn run(
     experiment: &dyn Experiment,
     setting: &Setting,
-    progress: &mut dyn FnMut(Event<'_>),
+    progress: &mut (dyn FnMut(Event<'_>) + Send),
 ) -> Result<Report> {
     setting.check()?;
-    let mut pairs = pairs(experiment, setting, progress)?;
+    let progress = Mutex::new(progress);
+    let told: Told<'_> = &|event| (progress.lock())(event);
+    let mut pairs = pairs(experiment, setting, told)?;
     if setting.cluster == ClusterKind::Sim {
-        let models = simulate(experiment, setting, &mut pairs, progress)?;
+        let models = simulate(experiment, setting, &mut pairs, told)?;
         let mut report = report(experiment, setting, pairs, Environment::default());
         report.models.extend(models);
         return Ok(report);
@@ -82,10 +96,10 @@ pub fn run(
     let clients: Vec<Client> =
         setting.clients.iter().copied().filter(|c| used(&pairs, *c)).collect();
     let drivers = peers::drivers(&clients, setting.peers.as_deref(), &mut |peer| {
-        progress(Event::Building { client: Client::Peer(peer) });
+        told(Event::Building { client: Client::Peer(peer) });
     })?;
     let machine = Machine::now();
-    measure(experiment, setting, &mut pairs, &drivers, progress)?;
+    measure(experiment, setting, &mut pairs, &drivers, told)?;
     let environment = machine.until_now(&setting.cluster, versions(&setting.cluster));
     Ok(report(experiment, setting, pairs, environment))
 }
@@ -96,12 +110,12 @@ fn measure(
     setting: &Setting,
     pairs: &mut [Pair],
     drivers: &[Driver],
-    progress: &mut dyn FnMut(Event<'_>),
+    told: Told<'_>,
 ) -> Result<()> {
-    progress(Event::Starting);
+    told(Event::Starting);
     let testbed = experiment.start(setting)?;
     if setting.cluster == ClusterKind::Apache && !testbed.bootstrap().is_empty() {
-        warm_brokers(&testbed, setting.seed)?;
+        warm_brokers(&testbed, setting.seed, told)?;
     }
     let rounds = experiment.rounds(setting);
     let of = rounds as usize * pairs.len();
@@ -112,15 +126,16 @@ fn measure(
         if dropped {
             continue;
         }
-        progress(Event::Turn { arm: arm.name, client, done, of });
+        told(Event::Turn { arm: arm.name, client, done, of });
         let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
-        let turn = Turn { testbed: &testbed, arm: &arm, round: round as u32, setting, driver };
+        let round = round as u32;
+        let turn = Turn { testbed: &testbed, arm: &arm, round, setting, driver, told };
         let started = now_ms();
         let mut sample = experiment.turn(&turn);
         if let Ok(sample) = &mut sample {
             sample.exemplars.set_round(turn.round);
         }
-        pairs[at].add(started, sample, progress)?;
+        pairs[at].add(started, sample, told)?;
     }
     Ok(())
 }
@@ -130,7 +145,7 @@ fn simulate(
     experiment: &dyn Experiment,
     setting: &Setting,
     pairs: &mut [Pair],
-    progress: &mut dyn FnMut(Event<'_>),
+    told: Told<'_>,
 ) -> Result<Vec<Modelled>> {
     if setting.reader || pairs.iter().any(|pair| pair.client != Client::Curtail) {
         let text = "in virtual time there is no client but curtail, and no reader beside it";
@@ -140,10 +155,10 @@ fn simulate(
     let of = pairs.len();
     for (done, pair) in pairs.iter_mut().enumerate() {
         let simulated = experiment.simulated(setting, &pair.arm)?;
-        progress(Event::Turn { arm: pair.arm.name, client: pair.client, done, of });
+        told(Event::Turn { arm: pair.arm.name, client: pair.client, done, of });
         models = simulated.models();
         let sample = play(simulated, setting.seed);
-        pair.add(VIRTUAL_START, sample, progress)?;
+        pair.add(VIRTUAL_START, sample, told)?;
     }
     Ok(models)
 }
@@ -165,12 +180,7 @@ impl Pair {
     }
 
     /// Adds what a turn that began then has measured, or drops the pair if the client lacks what it takes.
-    fn add(
-        &mut self,
-        started: u64,
-        sample: Result<Sample>,
-        progress: &mut dyn FnMut(Event<'_>),
-    ) -> Result<()> {
+    fn add(&mut self, started: u64, sample: Result<Sample>, told: Told<'_>) -> Result<()> {
         match sample {
             Ok(mut sample) => {
                 self.rounds.push(RoundReport::new(started, &mut sample));
@@ -182,7 +192,7 @@ impl Pair {
             Err(Error::Lacking(reason)) => {
                 self.dropped = true;
                 let (arm, client) = (self.arm.name, self.client);
-                progress(Event::Without { arm, client, reason: &reason });
+                told(Event::Without { arm, client, reason: &reason });
             }
             Err(error) => return Err(error),
         }
@@ -195,18 +205,14 @@ fn used(pairs: &[Pair], client: Client) -> bool {
 }
 
 /// The arms that were chosen, each with the clients that can run it.
-fn pairs(
-    experiment: &dyn Experiment,
-    setting: &Setting,
-    progress: &mut dyn FnMut(Event<'_>),
-) -> Result<Vec<Pair>> {
+fn pairs(experiment: &dyn Experiment, setting: &Setting, told: Told<'_>) -> Result<Vec<Pair>> {
     let (mut pairs, mut none) = (Vec::new(), None);
     for arm in chosen(experiment, setting)? {
         for &client in &setting.clients {
             match admitted(experiment, &arm, client) {
                 Ok(()) => pairs.push(Pair::new(arm, client)),
                 Err(reason) => {
-                    progress(Event::Without { arm: arm.name, client, reason: &reason });
+                    told(Event::Without { arm: arm.name, client, reason: &reason });
                     none = Some(reason);
                 }
             }

@@ -177,7 +177,7 @@ impl Experiment for SlowBroker {
             warm_up: true,
             earlier: false,
         };
-        rehearse(&load, turn.setting)?;
+        rehearse(&load, turn)?;
         // Not before the start: what a client does to get ready is not measured, and teaches it nothing.
         let sent = turn.send(load, |_| testbed.slow(SLOW, DELAY));
         testbed.slow(SLOW, Duration::ZERO)?;

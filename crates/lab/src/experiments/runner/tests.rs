@@ -1,4 +1,4 @@
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
 use super::*;
 use crate::{
@@ -44,7 +44,7 @@ impl Experiment for Noting {
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
-        self.0.lock().unwrap().push(turn.topic("x"));
+        self.0.lock().push(turn.topic("x"));
         if turn.driver.is_some_and(|driver| driver.peer() == Peer::FranzGo) {
             return Err(Error::Lacking("it has no such thing".into()));
         }
@@ -73,16 +73,16 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
     let [java, go, librdkafka] = [Peer::Java, Peer::FranzGo, Peer::Librdkafka].map(Client::Peer);
     let setting = setting(&[Client::Curtail, java, go, librdkafka]);
     let experiment = Noting::default();
-    let mut told = Vec::new();
-    let mut progress = |event: Event<'_>| {
+    let told = Mutex::new(Vec::new());
+    let progress = |event: Event<'_>| {
         if let Event::Without { arm, client, reason } = event {
-            told.push(format!("{arm} {client}: {reason}"));
+            told.lock().push(format!("{arm} {client}: {reason}"));
         }
     };
-    let mut pairs = pairs(&experiment, &setting, &mut progress).unwrap();
+    let mut pairs = pairs(&experiment, &setting, &progress).unwrap();
     let drivers = [Peer::Java, Peer::FranzGo].map(|peer| Driver::new(peer, Vec::new()));
-    measure(&experiment, &setting, &mut pairs, &drivers, &mut progress).unwrap();
-    let ran = experiment.0.lock().unwrap().clone();
+    measure(&experiment, &setting, &mut pairs, &drivers, &progress).unwrap();
+    let ran = experiment.0.lock().clone();
     assert_eq!(
         ran,
         [
@@ -96,7 +96,7 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
         ]
     );
     assert_eq!(
-        told,
+        *told.lock(),
         [
             "plain librdkafka: it is not wanted",
             "ours java: it has no curtail.suspicion.enable=false",
