@@ -318,6 +318,7 @@ impl Shared {
         // A new leader, or a new term of the old one: what failed before says nothing about it.
         assigned.leader_epoch = leader.epoch;
         assigned.retry_at = None;
+        assigned.failures = 0;
         if moved {
             state.leave_lane(at);
             self.enter_lane(state, to, at);

@@ -1,5 +1,6 @@
 use std::{io::ErrorKind, sync::Arc};
 
+use curtail::{Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition};
 use curtail_cluster::disk::Disk;
 use curtail_net::{Socket, SocketExt as _, SocketOptions};
 use tokio::time::{Instant, sleep};
@@ -107,4 +108,43 @@ fn a_disk_writes_for_one_request_at_a_time() {
         disk.turn(1, 0).unwrap().await;
         assert_eq!(handle.clock.now(), 130 * US);
     });
+}
+
+/// The old leader names the new one, which has yet to learn of it: its refusal is the first one of its own, after which a
+/// consumer waits for `retry.backoff.ms`, 100 ms and a fifth at most.
+#[test]
+fn a_consumer_waits_for_a_new_leader_as_after_a_first_failure() {
+    for seed in 1..=3 {
+        let world = World::new(model(), seed).unwrap();
+        let handle = world.handle();
+        let waited = world.run(async move {
+            let config = ClusterConfig { brokers: 2, ..ClusterConfig::default() };
+            let cluster = handle.start_cluster(config).await.unwrap();
+            cluster.create_topic("t", 1, 2, &[]).unwrap();
+            cluster.settled().await;
+            let env = handle.env(handle.add_host());
+            let config = ConsumerConfig::new(cluster.bootstrap());
+            let mut consumer = Consumer::with_env(config, &env).unwrap();
+            let partition = TopicPartition::new("t", 0);
+            consumer.assign([partition.clone()]);
+            consumer.seek_to_beginning(&[partition]).unwrap();
+            assert!(consumer.poll(Duration::from_secs(1)).await.unwrap().is_empty());
+            let (old, _) = cluster.leader("t", 0).unwrap();
+            let new = 3 - old;
+            cluster.set_metadata_delay(new, Duration::from_millis(50));
+            cluster.move_leader("t", 0, new).unwrap();
+            let moved = handle.now();
+            let config = ProducerConfig::new(cluster.bootstrap());
+            let producer = Producer::with_env(config, &env).unwrap();
+            let sending = producer.send(Record::to("t").value(b"x"));
+            let (sent, read) = tokio::join!(
+                async { sending.await.unwrap().await },
+                consumer.poll(Duration::from_secs(10))
+            );
+            sent.unwrap();
+            assert_eq!(read.unwrap().len(), 1);
+            handle.now() - moved
+        });
+        assert!(waited < Duration::from_millis(150), "seed {seed}: {waited:?}");
+    }
 }
