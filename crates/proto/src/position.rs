@@ -302,6 +302,17 @@ pub enum FetchVerdict {
     Report,
 }
 
+/// Whether an error says that a broker has yet to learn who leads, which takes milliseconds: the epoch that the client
+/// knows may be newer already.
+pub fn is_soon_over(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+            | ErrorCode::FENCED_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_LEADER_EPOCH
+    )
+}
+
 /// Maps a partition's error in a Fetch or ListOffsets answer to what to do. Every code not named is reported.
 pub fn classify(error: ErrorCode) -> FetchVerdict {
     match error {

@@ -587,7 +587,7 @@ impl Lane {
                 false
             }
             verdict => {
-                self.retry_later(assigned);
+                self.retry_after(found.error, assigned);
                 state.touch(at);
                 verdict != FetchVerdict::Retry
             }
@@ -597,6 +597,12 @@ impl Lane {
     fn retry_later(&self, assigned: &mut Assigned) {
         assigned.failures += 1;
         assigned.retry_at = Some(Instant::now() + self.shared.backoff(assigned.failures));
+    }
+
+    fn retry_after(&self, error: ErrorCode, assigned: &mut Assigned) {
+        assigned.failures += 1;
+        let pause = self.shared.backoff_after(error, assigned.failures);
+        assigned.retry_at = Some(Instant::now() + pause);
     }
 
     /// The connection gave a whole answer.

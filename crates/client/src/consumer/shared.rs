@@ -15,7 +15,7 @@ use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
     metadata::Snapshot,
-    position::{Misfit, Policy, Position, Version, Versions},
+    position::{Misfit, Policy, Position, Version, Versions, is_soon_over},
 };
 use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
@@ -160,9 +160,18 @@ impl Shared {
     }
 
     pub(super) fn backoff(&self, failures: u32) -> Duration {
+        self.pauses().after(failures, self.env.entropy.unit())
+    }
+
+    /// How long a partition waits that a broker has refused with this error.
+    pub(super) fn backoff_after(&self, error: ErrorCode, failures: u32) -> Duration {
+        let pauses = if is_soon_over(error) { self.pauses().soon() } else { self.pauses() };
+        pauses.after(failures, self.env.entropy.unit())
+    }
+
+    fn pauses(&self) -> Backoff {
         let common = &self.config.common;
         Backoff { initial: common.retry_backoff, max: common.retry_backoff_max }
-            .after(failures, self.env.entropy.unit())
     }
 
     /// Has the next poll end with the error if it is one that trying again does not mend.

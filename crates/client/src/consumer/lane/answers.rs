@@ -197,7 +197,7 @@ impl Lane {
                 state.fail(&at, refused(&at, partition.error));
             }
             FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry => {
-                self.retry_later(assigned);
+                self.retry_after(partition.error, assigned);
             }
         }
         state.touch(&at);
