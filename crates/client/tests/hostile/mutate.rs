@@ -1,9 +1,10 @@
 //! Answers with bytes changed, put in and left out at random: the calls end with a result or with a typed error.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 use curtail::Codec;
 use curtail_wire::ApiKey;
+use parking_lot::Mutex;
 use proptest::{
     prelude::*,
     strategy::ValueTree as _,
@@ -67,22 +68,33 @@ fn mutated(frame: &[u8], changes: &[Change]) -> Vec<u8> {
     [&((body.len() + 4) as i32).to_be_bytes(), &frame[4..8], &body].concat()
 }
 
+/// Cases that run side by side: most of the time of each is spent waiting.
+const SIDE_BY_SIDE: usize = 4;
+
 /// The same cases in every run.
-fn each_case(cases: u32, mut case: impl AsyncFnMut(Vec<Change>)) {
+fn each_case(cases: u32, case: impl AsyncFn(Vec<Change>) + Sync) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let strategy = changes();
-    for _ in 0..cases {
-        let changes = strategy.new_tree(&mut runner).unwrap().current();
-        run(async {
-            let shown = format!("{changes:?}");
-            // What the test prints if a call hangs or a task panics.
-            let told = Told(shown);
-            case(changes).await;
-            std::mem::forget(told);
-        });
-    }
+    let cases = (0..cases).map(|_| strategy.new_tree(&mut runner).unwrap().current());
+    let left = Mutex::new(cases.collect::<Vec<_>>().into_iter());
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                loop {
+                    let Some(changes) = left.lock().next() else { return };
+                    run(async {
+                        let shown = format!("{changes:?}");
+                        // What the test prints if a call hangs or a task panics.
+                        let told = Told(shown);
+                        case(changes).await;
+                        std::mem::forget(told);
+                    });
+                }
+            });
+        }
+    });
 }
 
 /// Names the case while a panic unwinds.
