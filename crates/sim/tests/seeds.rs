@@ -4,10 +4,12 @@ use curtail_sim::{Plan, Report, run, trace::Keep};
 
 /// Seeds in all; each test takes a share, so that the shares run beside each other.
 const SEEDS: u64 = 200;
+/// The first of them, which one test looks at more closely.
+const CLOSER: u64 = 40;
 const SHARES: u64 = 4;
 
 fn share(number: u64) {
-    let failed: Vec<Report> = (number..SEEDS)
+    let failed: Vec<Report> = (CLOSER + number..SEEDS)
         .step_by(SHARES as usize)
         .map(|seed| run(&Plan::from_seed(seed), Keep::Tail))
         .filter(|report| !report.violations.is_empty())
@@ -66,15 +68,16 @@ fn keeping_a_trace_does_not_change_a_run() {
     assert_eq!(run(&plan, Keep::All).hash, run(&plan, Keep::Tail).hash);
 }
 
-/// The workload is worth something: over the seeds, records are acknowledged and refused and left open.
+/// Nothing is broken, and the workload is worth something: over the seeds, records are acknowledged and refused and left open.
 #[test]
 fn the_seeds_reach_every_outcome() {
     let mut acknowledged = 0;
     let mut not_written = 0;
     let mut maybe_written = 0;
     let mut moved_batches = 0;
-    for seed in 0..40 {
+    for seed in 0..CLOSER {
         let report = run(&Plan::from_seed(seed), Keep::Tail);
+        assert!(report.violations.is_empty(), "{}", report.describe());
         let counts = report.counts;
         moved_batches += report.history.moved_batches;
         acknowledged += counts.acknowledged;
