@@ -14,7 +14,7 @@ use bytes::Bytes;
 use curtail_proto::{
     backoff::Backoff,
     fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
-    position::{FetchFrom, FetchVerdict, Reset, Version, classify},
+    position::{FetchFrom, FetchVerdict, Reset, Version, classify, is_soon_over},
 };
 use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
@@ -595,14 +595,13 @@ impl Lane {
     }
 
     fn retry_later(&self, assigned: &mut Assigned) {
-        assigned.failures += 1;
-        assigned.retry_at = Some(Instant::now() + self.shared.backoff(assigned.failures));
+        self.shared.pause(assigned, self.shared.pauses());
     }
 
+    /// After a refusal with this error.
     fn retry_after(&self, error: ErrorCode, assigned: &mut Assigned) {
-        assigned.failures += 1;
-        let pause = self.shared.backoff_after(error, assigned.failures);
-        assigned.retry_at = Some(Instant::now() + pause);
+        let pauses = self.shared.pauses();
+        self.shared.pause(assigned, if is_soon_over(error) { pauses.soon() } else { pauses });
     }
 
     /// The connection gave a whole answer.

@@ -15,7 +15,7 @@ use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
     metadata::Snapshot,
-    position::{Misfit, Policy, Position, Version, Versions, is_soon_over},
+    position::{Misfit, Policy, Position, Version, Versions},
 };
 use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
@@ -163,13 +163,14 @@ impl Shared {
         self.pauses().after(failures, self.env.entropy.unit())
     }
 
-    /// How long a partition waits that a broker has refused with this error.
-    pub(super) fn backoff_after(&self, error: ErrorCode, failures: u32) -> Duration {
-        let pauses = if is_soon_over(error) { self.pauses().soon() } else { self.pauses() };
-        pauses.after(failures, self.env.entropy.unit())
+    /// A partition has failed once more, and waits.
+    pub(super) fn pause(&self, assigned: &mut Assigned, pauses: Backoff) {
+        assigned.failures += 1;
+        let pause = pauses.after(assigned.failures, self.env.entropy.unit());
+        assigned.retry_at = Some(Instant::now() + pause);
     }
 
-    fn pauses(&self) -> Backoff {
+    pub(super) fn pauses(&self) -> Backoff {
         let common = &self.config.common;
         Backoff { initial: common.retry_backoff, max: common.retry_backoff_max }
     }
@@ -427,8 +428,7 @@ impl Shared {
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         state.buffer.clear(&mut assigned.queue);
         assigned.halted = false;
-        assigned.failures += 1;
-        assigned.retry_at = Some(Instant::now() + self.backoff(assigned.failures));
+        self.pause(assigned, self.pauses());
         assigned.position.rewind(&mut state.versions);
         state.touch(at);
     }

@@ -30,15 +30,22 @@ pub(super) enum Identity {
 }
 
 /// Of an idempotent producer without a transactional id.
-#[derive(Default)]
 pub(super) struct Given {
     newest: ArcSwapOption<ProducerIdentity>,
-    /// An id of which a partition has used up the epochs. Ids are not negative, so that there is none before the first.
+    /// An id of which a partition has used up the epochs, or [`NO_ID`].
     spent: AtomicI64,
     is_spent: Notify,
 }
 
+/// Ids are not negative.
+const NO_ID: i64 = -1;
+
 impl Given {
+    fn new() -> Self {
+        let (newest, spent) = (ArcSwapOption::empty(), AtomicI64::new(NO_ID));
+        Self { newest, spent, is_spent: Notify::new() }
+    }
+
     fn stamps(&self) -> Idempotence {
         self.newest
             .load()
@@ -57,9 +64,7 @@ impl Identity {
     pub(super) fn new(config: &ProducerConfig) -> Self {
         match &config.transactional_id {
             Some(id) => Self::Transactional(Control::new(id, config)),
-            None if config.idempotence => {
-                Self::Idempotent(Given { spent: AtomicI64::new(-1), ..Given::default() })
-            }
+            None if config.idempotence => Self::Idempotent(Given::new()),
             None => Self::None,
         }
     }

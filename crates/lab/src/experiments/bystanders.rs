@@ -9,8 +9,8 @@ use std::time::Duration;
 use curtail::TopicDescription;
 
 use super::{
-    Act, Arm, Arms, Condition, End, Experiment, Figure, Keys, Measured, Model, Placement,
-    Published, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, Condition, Experiment, Figure, Measured, Published, Sample, SentTo, Setting,
+    Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Load, Senders, rehearse},
@@ -75,29 +75,17 @@ impl Experiment for Bystanders {
         let windows = windows(setting);
         Ok(Simulated::from(Workload {
             brokers: 3,
-            broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: 2,
-            topic_properties: Vec::new(),
-            producers: 1,
-            client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
             records: (RATE * windows.whole().as_secs_f64()) as u64,
-            warmup: 0,
             rate: Some(RATE),
             size: SIZE,
-            burst: 1,
-            bundle: 1,
-            keys: Keys::None,
-            placement: Placement::Producer,
             sent_to: SentTo::WithoutOrLedBy(VICTIM),
             order: Order::Sent,
             measured: Measured::Bystanders { broker: VICTIM, windows },
-            readers: None,
             script: script(arm, &windows),
-            end: End::Records,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Arm, End, Figure, Measured, Model, Placement, Sample, SentTo, Setting, Turn, Workload,
+    Arm, Figure, Model, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Senders, rehearse, with_properties},
     workload::properties,
@@ -55,10 +55,8 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
     let records = POST_RATE * STEADY.mul_f64(setting.scale).as_secs_f64();
     Workload {
         brokers: POST_BROKERS,
-        broker_properties: Vec::new(),
         partitions: POST_PARTITIONS,
         replicas,
-        topic_properties: Vec::new(),
         producers,
         client_hosts: POST_AGENTS,
         properties: properties(&[("linger.ms", "5")], arm),
@@ -66,18 +64,10 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
         warmup: (records * 0.1) as u64,
         rate: Some(POST_RATE),
         size: SIZE,
-        burst: 1,
-        bundle: 1,
         keys: Keys::Cycle(KEYS),
-        placement: Placement::Producer,
-        sent_to: SentTo::All,
         order: Order::SentInTurn(producers.into()),
-        measured: Measured::All,
-        readers: None,
-        script: Vec::new(),
-        end: End::Records,
-        flat_out: None,
         model: Model { latency: ZONES.0, jitter: ZONES.1, ..Model::default() },
+        ..Workload::default()
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
-    Published, PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated,
-    Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published,
+    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When,
+    Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
@@ -131,21 +131,13 @@ impl Experiment for FetchSessions {
             broker_properties: vec![slots()],
             partitions: PARTITIONS,
             replicas: 1,
-            topic_properties: Vec::new(),
-            producers: 1,
-            client_hosts: 1,
             properties: vec![("linger.ms", "0".into())],
             records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
             warmup: (RATE * warmup.as_secs_f64()) as u64,
             rate: Some(RATE),
             size: SIZE,
-            burst: 1,
-            bundle: 1,
             keys: KEYS,
-            placement: Placement::Producer,
-            sent_to: SentTo::All,
             order: Order::Sent,
-            measured: Measured::All,
             readers: Some(Readers {
                 count: CONSUMERS as u32,
                 properties: properties(&[], arm),
@@ -156,9 +148,7 @@ impl Experiment for FetchSessions {
                 (When::At(warmup), Act::CountSessions),
                 (When::At(warmup + measured), Act::CountSessions),
             ],
-            end: End::Records,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

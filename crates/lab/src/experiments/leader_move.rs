@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
-    Published, PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
+    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, sleep_until, until_no_faster, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -129,32 +129,20 @@ impl Experiment for LeaderMove {
         let middle = Duration::from_secs_f64(records / KIP_RATE / 2.0);
         Ok(Simulated::from(Workload {
             brokers: BROKERS,
-            broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: REPLICAS,
-            topic_properties: Vec::new(),
-            producers: 1,
-            client_hosts: 1,
             properties: properties(
                 &[("acks", "all"), ("linger.ms", "0"), ("batch.size", "16384")],
                 arm,
             ),
             records: records as u64,
-            warmup: 0,
             rate: Some(KIP_RATE),
             size: SIZE,
-            burst: 1,
             bundle: KIP_BUNDLE,
-            keys: Keys::None,
-            placement: Placement::Producer,
-            sent_to: SentTo::All,
             order: Order::Acknowledged,
-            measured: Measured::All,
-            readers: None,
             script: vec![(When::At(middle), Act::RotateLeaders)],
-            end: End::Records,
-            flat_out: None,
             model: Model { propagation: KIP_PROPAGATION, ..Model::default() },
+            ..Workload::default()
         }))
     }
 

@@ -13,8 +13,8 @@ use std::{
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, Condition, End, Experiment, Measured, Model, Published, PublishedLatency,
-    Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Simulated,
+    Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -166,26 +166,15 @@ impl Experiment for LostLeader {
             broker_properties: plan.broker_properties(),
             partitions: PARTITIONS,
             replicas: if keyless { 2 } else { 3 },
-            topic_properties: Vec::new(),
-            producers: 1,
-            client_hosts: 1,
             properties: properties(&[], arm),
             records: (plan.rate * plan.whole.as_secs_f64()) as u64,
             warmup: (plan.rate * plan.before.as_secs_f64() * 0.4) as u64,
             rate: Some(plan.rate),
             size: SIZE,
-            burst: 1,
-            bundle: 1,
             keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
-            placement: Placement::Producer,
-            sent_to: SentTo::All,
             order: if keyless { Order::Acknowledged } else { Order::Sent },
-            measured: Measured::All,
-            readers: None,
             script,
-            end: End::Records,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    Arm, Arms, Condition, End, Experiment, Measured, Model, Placement, Published, Sample, SentTo,
-    Setting, Simulated, Testbed, Turn, Workload,
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,
+    Workload,
     check::{Order, read_back},
     durability::{KEYS, PARTITIONS, SOURCE, WARMUP, quantile_ms},
     load::{Keys, Load, Senders, rehearse},
@@ -78,10 +78,8 @@ impl Experiment for MicroBurst {
         let (warmup, records) = records(setting);
         Ok(Simulated::from(Workload {
             brokers: 3,
-            broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: REPLICAS,
-            topic_properties: Vec::new(),
             producers: PRODUCERS as u32,
             client_hosts: PRODUCERS as u32,
             properties: properties(&[], arm),
@@ -90,17 +88,9 @@ impl Experiment for MicroBurst {
             rate: Some(BURSTS * BURST as f64),
             size: SIZE,
             burst: burst(arm),
-            bundle: 1,
             keys: Keys::Cycle(KEYS),
-            placement: Placement::Producer,
-            sent_to: SentTo::All,
             order: Order::SentInTurn(PRODUCERS as u64),
-            measured: Measured::All,
-            readers: None,
-            script: Vec::new(),
-            end: End::Records,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

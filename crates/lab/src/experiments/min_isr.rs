@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Keys, Measured, Model, Placement,
-    Published, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Published, Sample, SentTo, Setting,
+    Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::{SIZE, SOURCE, quantile_ms},
     load::{Load, Senders, nanos, rehearse, sleep_until, worst_ms},
@@ -106,29 +106,19 @@ impl Experiment for MinIsr {
         let victim = 1 + (setting.seed % 3) as i32;
         Ok(Simulated::from(Workload {
             brokers: 3,
-            broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: 3,
             topic_properties: vec![("min.insync.replicas", case.min_isr.to_owned())],
-            producers: 1,
-            client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
             records: (RATE * (run + LONGEST).as_secs_f64()) as u64,
             warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
             rate: Some(RATE),
             size: SIZE,
-            burst: 1,
-            bundle: 1,
-            keys: Keys::None,
-            placement: Placement::Producer,
             sent_to: SentTo::NotLedBy(victim),
             order: Order::Sent,
-            measured: Measured::All,
-            readers: None,
             script: script(case.replica, victim, run),
             end: End::Script,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

@@ -23,7 +23,10 @@ use super::{
 use crate::{
     latency::Latencies,
     over_time::OverTime,
-    perf::{Error, Pacer, Result, client_runtime},
+    perf::{
+        Error, Pacer, Result, client_runtime,
+        e2e::{assign_at_end, now},
+    },
 };
 
 /// How long records may stay away before they are given up.
@@ -116,25 +119,11 @@ pub(super) fn at_end(
         let mut consumers = Vec::with_capacity(count);
         for _ in 0..count {
             let mut consumer = Consumer::new(config.clone())?;
-            place_at_end(&mut consumer, topic).await?;
+            assign_at_end(&mut consumer, topic).await?;
             consumers.push(consumer);
         }
         Ok(consumers)
     })
-}
-
-/// Assigns every partition; the positions are their ends of now.
-///
-/// # Errors
-/// A topic that is not there.
-pub(super) async fn place_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
-    let partitions = partitions(consumer, topic).await?;
-    consumer.assign(partitions.iter().cloned());
-    consumer.seek_to_end(&partitions)?;
-    for partition in &partitions {
-        consumer.position(partition).await?;
-    }
-    Ok(())
 }
 
 /// All partitions of a topic.
@@ -342,11 +331,6 @@ pub(super) async fn read_until_told(
     };
     consumer.close().await;
     Ok(reader.finish_of(records))
-}
-
-/// Tokio's time: in the simulation it is virtual.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 /// Has the sample tell the latencies of consumers, not those of the acknowledgements.

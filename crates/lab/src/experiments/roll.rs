@@ -12,9 +12,8 @@ use std::{thread, time::Duration};
 use tokio::sync::watch;
 
 use super::{
-    Act, Arm, Arms, Condition, End, Experiment, Figure, Measured, Model, Placement, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, SentTo, Setting, Simulated, Testbed, Turn,
-    When, Workload,
+    Act, Arm, Arms, Condition, End, Experiment, Figure, Published, PublishedLatency, ReaderLatency,
+    Readers, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
@@ -109,29 +108,18 @@ impl Experiment for Roll {
         };
         Ok(Simulated::from(Workload {
             brokers: BROKERS,
-            broker_properties: Vec::new(),
             partitions: partitions(arm.name),
             replicas: REPLICAS,
-            topic_properties: Vec::new(),
-            producers: 1,
-            client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
             records: (RATE * LONGEST.as_secs_f64()) as u64,
-            warmup: 0,
             rate: Some(RATE),
             size: SIZE,
-            burst: 1,
-            bundle: 1,
             keys: Keys::Cycle(KEYS),
-            placement: Placement::Producer,
-            sent_to: SentTo::All,
             order: Order::Sent,
-            measured: Measured::All,
             readers: committed(arm.name).then_some(reader),
             script: script(AWAY.mul_f64(setting.scale), PAUSE.mul_f64(setting.scale)),
             end: End::Script,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

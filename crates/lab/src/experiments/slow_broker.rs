@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail::ProducerConfig;
 
 use super::{
-    Act, Arm, Arms, ClusterKind, Condition, End, Experiment, Figure, Measured, Model, Modelled,
-    Published, PublishedLatency, Sample, SentTo, Setting, Simulated, Testbed, Turn, When, Workload,
+    Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published,
+    PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, Placement, rehearse, with_properties},
     testbed::Needs,
@@ -125,29 +125,16 @@ impl Experiment for SlowBroker {
         let case = case_of(arm)?;
         Ok(Simulated::from(Workload {
             brokers: 3,
-            broker_properties: Vec::new(),
             partitions: PARTITIONS,
             replicas: 1,
-            topic_properties: Vec::new(),
-            producers: 1,
-            client_hosts: 1,
             properties: properties(&[("linger.ms", "0")], arm),
             records: (RECORDS * setting.scale).ceil() as u64,
-            warmup: 0,
             rate: Some(case.rate),
             size: SIZE,
-            burst: 1,
-            bundle: 1,
-            keys: Keys::None,
             placement: case.placement,
-            sent_to: SentTo::All,
             order: Order::Acknowledged,
-            measured: Measured::All,
-            readers: None,
             script: vec![(When::At(Duration::ZERO), Act::Slow { broker: SLOW, by: DELAY })],
-            end: End::Records,
-            flat_out: None,
-            model: Model::default(),
+            ..Workload::default()
         }))
     }
 

@@ -107,6 +107,38 @@ pub struct Workload {
     pub model: Model,
 }
 
+/// No records yet, on a cluster of one broker, from one producer without keys to all partitions; nothing happens meanwhile.
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            brokers: 1,
+            broker_properties: Vec::new(),
+            partitions: 1,
+            replicas: 1,
+            topic_properties: Vec::new(),
+            producers: 1,
+            client_hosts: 1,
+            properties: Vec::new(),
+            records: 0,
+            warmup: 0,
+            rate: None,
+            size: 8,
+            burst: 1,
+            bundle: 1,
+            keys: Keys::None,
+            placement: Placement::Producer,
+            sent_to: SentTo::All,
+            order: Order::Sent,
+            measured: Measured::All,
+            readers: None,
+            script: Vec::new(),
+            end: End::Records,
+            flat_out: None,
+            model: Model::default(),
+        }
+    }
+}
+
 impl Workload {
     /// What a report has to say of the model.
     #[must_use]

@@ -151,12 +151,15 @@ pub(crate) async fn exchange(
 }
 
 /// Tokio's time: in the simulation it is virtual.
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The positions are fixed before the first send: it must not be missed.
-async fn assign_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
+/// Assigns every partition. The positions are fixed before the first send: it must not be missed.
+///
+/// # Errors
+/// A topic that is not there.
+pub(crate) async fn assign_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
     let partitions = consumer.partitions_for(topic).await?;
     let partitions: Vec<_> =
         partitions.iter().map(|info| TopicPartition::new(topic, info.partition)).collect();

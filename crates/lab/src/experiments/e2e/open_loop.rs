@@ -5,8 +5,7 @@ use std::time::Duration;
 use curtail::ConsumerConfig;
 
 use super::super::{
-    Arm, ClusterKind, End, Keys, LatencyUntil, Measured, Model, Placement, ReaderLatency, Readers,
-    Sample, SentTo, Setting, Turn, Workload,
+    Arm, ClusterKind, LatencyUntil, ReaderLatency, Readers, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
     readers::{self, Expected, SharedOverTime, Work},
@@ -52,34 +51,21 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
     let warmup = records_of(WARMUP.mul_f64(setting.scale.clamp(0.1, 1.0)));
     Workload {
         brokers: 1,
-        broker_properties: Vec::new(),
         partitions: PARTITIONS,
         replicas: 1,
-        topic_properties: Vec::new(),
-        producers: 1,
-        client_hosts: 1,
         properties: properties(&[("linger.ms", "0")], arm),
         records: warmup + records_of(MEASURED.mul_f64(setting.scale)),
         warmup,
         rate: Some(RATE),
         size: SIZE,
-        burst: 1,
-        bundle: 1,
-        keys: Keys::None,
-        placement: Placement::Producer,
-        sent_to: SentTo::All,
         order: Order::Acknowledged,
-        measured: Measured::All,
         readers: Some(Readers {
             count: 1,
             properties: Vec::new(),
             work: (Duration::ZERO, Duration::ZERO),
             latency: ReaderLatency::Measured,
         }),
-        script: Vec::new(),
-        end: End::Records,
-        flat_out: None,
-        model: Model::default(),
+        ..Workload::default()
     }
 }
 

@@ -12,11 +12,10 @@ use crate::{
     experiments::{
         End, Figure, ReaderLatency, Readers, Sample, Workload,
         readers::{
-            self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, place_at_end,
-            read_until_told,
+            self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, read_until_told,
         },
     },
-    perf::{Error, Result},
+    perf::{Error, Result, e2e::assign_at_end},
 };
 
 /// The consumers, each on a machine of its own and at the end of every partition.
@@ -39,7 +38,7 @@ pub(super) async fn at_end(
     for _ in 0..readers.count {
         let env = handle.env(handle.add_host());
         let mut consumer = Consumer::with_env(config.clone(), &env)?;
-        place_at_end(&mut consumer, TOPIC).await?;
+        assign_at_end(&mut consumer, TOPIC).await?;
         consumers.push(consumer);
     }
     Ok(consumers)

@@ -150,15 +150,18 @@ fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
     }
 }
 
+/// An arm of an experiment, of which nothing was lost, repeated, reordered or refused.
+fn intact(experiment: &str, name: &str, setting: Setting) -> ArmReport {
+    let setting = Setting { arm: Some(name.to_owned()), ..setting };
+    let report = run(find(experiment).unwrap(), &setting, &mut |_| {}).unwrap();
+    let arm = report.arms.into_iter().next().unwrap();
+    assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
+    arm
+}
+
 #[test]
 fn a_replica_that_falters_is_waited_for_and_one_that_is_gone_as_the_setting_says() {
-    let arm = |name: &str| {
-        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.1, 2) };
-        let report = run(find("min-isr").unwrap(), &setting, &mut |_| {}).unwrap();
-        let arm = report.arms.into_iter().next().unwrap();
-        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
-        arm
-    };
+    let arm = |name| intact("min-isr", name, setting(0.1, 2));
     let slow = arm("2-slow");
     assert_eq!(slow.rounds[0].faults.len(), 2);
     assert!(slow.latency_us.p99 > 50_000.0, "{:?}", slow.latency_us);
@@ -170,13 +173,7 @@ fn a_replica_that_falters_is_waited_for_and_one_that_is_gone_as_the_setting_says
 
 #[test]
 fn records_of_a_burst_are_due_at_the_same_moment() {
-    let arm = |name: &str| {
-        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.02, 1) };
-        let report = run(find("micro-burst").unwrap(), &setting, &mut |_| {}).unwrap();
-        let arm = report.arms.into_iter().next().unwrap();
-        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
-        arm
-    };
+    let arm = |name| intact("micro-burst", name, setting(0.02, 1));
     let [even, burst, linger] = ["even", "burst", "burst-linger"].map(arm);
     assert!(burst.latency_us.p50 > even.latency_us.p50);
     assert!(linger.extra["requests"] < burst.extra["requests"]);
@@ -184,13 +181,7 @@ fn records_of_a_burst_are_due_at_the_same_moment() {
 
 #[test]
 fn of_a_broker_in_trouble_the_partitions_without_it_count() {
-    let arm = |name: &str| {
-        let setting = Setting { arm: Some(name.to_owned()), ..setting(0.05, 1) };
-        let report = run(find("bystanders").unwrap(), &setting, &mut |_| {}).unwrap();
-        let arm = report.arms.into_iter().next().unwrap();
-        assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
-        arm
-    };
+    let arm = |name| intact("bystanders", name, setting(0.05, 1));
     let [none, slow] = ["none", "slow"].map(arm);
     assert_eq!([none.rounds[0].faults.len(), slow.rounds[0].faults.len()], [0, 1]);
     assert!(none.extra["victims_p999_ms"] < 10.0, "{:?}", none.extra);
