@@ -5,12 +5,19 @@
 //! in the client is the network's time alone, and what it loses is the chance to share a request with the records that
 //! come meanwhile. So requests that are not full wait for an answer, unless the network's share is large enough that
 //! the broker would stand idle: with `round_trip` the time of a request sent alone and `service` the time between the
-//! answers of two that were under way together, the broker is busy with `round_trip / service` of them.
+//! answers of two of which one waited for the other, the broker is busy with `round_trip / service` of them. One more does not
+//! wait there either if it is sent when the broker is done with the last one, whose answer is still on its way.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 /// Every so many requests one more is let through, so that the service time stays known.
 const PROBE_EVERY: u32 = 64;
+
+/// This part of the service time is added to it before the broker is taken to be idle.
+const CAUTION: u32 = 4;
 
 /// The estimate for one connection. Full requests do not ask it: they always use what is allowed.
 #[derive(Debug, Default)]
@@ -18,6 +25,9 @@ pub struct Pipelining {
     round_trip: Option<Duration>,
     service: Option<Duration>,
     last_answer: Option<Instant>,
+    /// When one more request finds the broker idle: from when it should be done with the last one until that one's answer should
+    /// be here. If the answer is late, so is the broker.
+    idle: Option<Range<Instant>>,
     since_probe: u32,
 }
 
@@ -26,23 +36,48 @@ impl Pipelining {
     pub fn answered(&mut self, sent: Instant, ahead: usize, now: Instant) {
         match (ahead, self.last_answer) {
             (0, _) => smooth(&mut self.round_trip, now.saturating_duration_since(sent)),
-            (_, Some(last)) if last > sent => {
-                smooth(&mut self.service, now.saturating_duration_since(last));
-            }
+            (_, Some(last)) if last > sent => self.followed(last - sent, now - last),
             _ => {}
         }
         self.last_answer = Some(now);
     }
 
+    /// Takes note of an answer `gap` after the one before, to a request that had been sent `lead` before that one came.
+    ///
+    /// The gap is the service time only if the request had to wait in the broker. One that was sent later than the network takes
+    /// found the broker idle: then the gap is that between the two requests, and only bounds the service time.
+    fn followed(&mut self, lead: Duration, gap: Duration) {
+        let has_waited = lead > self.network();
+        if has_waited || self.service.is_none_or(|service| gap < service) {
+            smooth(&mut self.service, gap);
+        }
+    }
+
+    /// What of the time of a request sent alone is not the broker's.
+    fn network(&self) -> Duration {
+        let (round_trip, service) = (self.round_trip, self.service);
+        round_trip.unwrap_or_default().saturating_sub(service.unwrap_or_default())
+    }
+
     /// Whether a request that is not full should be sent now with `in_flight` under way.
-    pub fn allows(&self, in_flight: usize) -> bool {
-        let depth = self.depth();
-        in_flight < depth || in_flight == depth && self.since_probe >= PROBE_EVERY
+    pub fn allows(&self, in_flight: usize, now: Instant) -> bool {
+        self.is_in_turn(in_flight, now)
+            || in_flight == self.depth() && self.since_probe >= PROBE_EVERY
     }
 
     /// Takes note of a request sent with `in_flight` under way before it.
-    pub fn sent(&mut self, in_flight: usize) {
-        self.since_probe = if in_flight < self.depth() { self.since_probe + 1 } else { 0 };
+    pub fn sent(&mut self, in_flight: usize, now: Instant) {
+        self.since_probe = if self.is_in_turn(in_flight, now) { self.since_probe + 1 } else { 0 };
+        let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else { return };
+        let ahead = service.saturating_mul(u32::try_from(in_flight).unwrap_or(u32::MAX));
+        let begins = self.idle.as_ref().map_or(now, |idle| idle.start.clamp(now, now + ahead));
+        self.idle = Some(begins + service + service / CAUTION..begins + round_trip);
+    }
+
+    fn is_in_turn(&self, in_flight: usize, now: Instant) -> bool {
+        let depth = self.depth();
+        in_flight < depth
+            || in_flight == depth && self.idle.as_ref().is_some_and(|idle| idle.contains(&now))
     }
 
     fn depth(&self) -> usize {
@@ -74,10 +109,10 @@ mod tests {
         let mut under_way: std::collections::VecDeque<(u64, usize, u64)> = Default::default();
         let (mut now, mut broker_free, mut most) = (0, 0, [0; 6]);
         for round in 0..4000u32 {
-            while under_way.len() < 5 && pipelining.allows(under_way.len()) {
+            while under_way.len() < 5 && pipelining.allows(under_way.len(), at(now)) {
                 let begins = broker_free.max(now + network);
                 broker_free = begins + service;
-                pipelining.sent(under_way.len());
+                pipelining.sent(under_way.len(), at(now));
                 under_way.push_back((now, under_way.len(), broker_free + network));
                 if round > 500 {
                     most[under_way.len()] += 1;
@@ -114,12 +149,71 @@ mod tests {
             pipelining.answered(at(t), 0, at(t + 100));
             pipelining.answered(at(t), 1, at(t + 190));
         }
-        assert!(!pipelining.allows(1));
+        assert!(!pipelining.allows(1, at(49_200)));
         for n in 0..50 {
             let t = 100_000 + n * 10_000;
             pipelining.answered(at(t), 0, at(t + 1000));
             pipelining.answered(at(t), 1, at(t + 1100));
         }
-        assert!(pipelining.allows(4));
+        assert!(pipelining.allows(4, at(600_000)));
+    }
+
+    /// Small requests come at these times to a broker `network` away in each direction that serves one after the other. Gives how
+    /// long they wait in the client on average, those of the first half left out.
+    fn held(network: u64, service: u64, comes: impl Iterator<Item = u64>) -> u64 {
+        let start = Instant::now();
+        let at = |us: u64| start + Duration::from_micros(us);
+        let mut pipelining = Pipelining::default();
+        let mut under_way: std::collections::VecDeque<(u64, usize, u64)> = Default::default();
+        let mut comes = comes.peekable();
+        let (mut ready, mut broker_free) = (Vec::new(), 0);
+        let mut waited = Vec::new();
+        while let Some(&next) = comes.peek() {
+            let answer = under_way.front().map_or(u64::MAX, |&(_, _, answer)| answer);
+            let now = next.min(answer);
+            if now == next {
+                ready.push(next);
+                comes.next();
+            } else if let Some((sent, ahead, _)) = under_way.pop_front() {
+                pipelining.answered(at(sent), ahead, at(now));
+            }
+            let ahead = under_way.len();
+            if !ready.is_empty() && (ahead == 0 || ahead < 5 && pipelining.allows(ahead, at(now))) {
+                waited.extend(ready.drain(..).map(|came| now - came));
+                broker_free = broker_free.max(now + network) + service;
+                pipelining.sent(ahead, at(now));
+                under_way.push_back((now, ahead, broker_free + network));
+            }
+        }
+        let settled = &waited[waited.len() / 2..];
+        settled.iter().sum::<u64>() / settled.len() as u64
+    }
+
+    #[test]
+    fn requests_that_meet_an_idle_broker_do_not_wait() {
+        // One each half millisecond: no two of them are in the broker at a time, though each is sent before the answer to the last.
+        assert_eq!(held(300, 100, (0..4000).map(|n| n * 500)), 0);
+        assert_eq!(held(300, 350, (0..4000).map(|n| n * 500)), 0);
+    }
+
+    #[test]
+    fn nothing_is_sent_behind_an_answer_that_is_late() {
+        let start = Instant::now();
+        let at = |us: u64| start + Duration::from_micros(us);
+        let mut pipelining = Pipelining::default();
+        for n in 0..50 {
+            pipelining.answered(at(n * 10_000), 0, at(n * 10_000 + 700));
+            pipelining.answered(at(n * 10_000 + 10), 1, at(n * 10_000 + 1100));
+        }
+        pipelining.sent(0, at(600_000));
+        let allowed = |after: u64| pipelining.allows(1, at(600_000 + after));
+        assert_eq!([0, 450, 550, 650, 750].map(allowed), [false, false, true, true, false]);
+    }
+
+    #[test]
+    fn the_service_time_is_learnt_among_spaced_requests() {
+        // Two close together, then a pause in which one follows the other by more than the service time.
+        let comes = |n: u64| n / 3 * 2000 + [0, 50, 550][n as usize % 3];
+        assert!(held(300, 100, (0..12_000).map(comes)) <= 10);
     }
 }

@@ -412,7 +412,7 @@ impl Lane {
         if work.ready.iter().take(LOOK_AHEAD).any(complete) {
             return false;
         }
-        !work.ready.is_empty() && !up.pipelining.allows(in_flight)
+        !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
     }
 
     /// Whether the oldest request waits for longer than answers of this broker do.
@@ -530,7 +530,7 @@ impl Lane {
             (written.into_std() + timeout).min(created + config.delivery_timeout)
         });
         let ahead = up.in_flight.len();
-        up.pipelining.sent(ahead);
+        up.pipelining.sent(ahead, written.into_std());
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
         let request = Request { batches, written, ahead, version, reserved };
         if config.acks == Acks::None {
