@@ -4,17 +4,19 @@
 //! or in one of them. The backlog comes out of the page cache, as it does for a consumer that is minutes behind; older
 //! data on slow disks or in remote storage would come at the pace of those.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
-use curtail::{Consumer, ConsumerRecord, TopicPartition};
+use curtail::TopicPartition;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
+    Arm, Arms, Backlog, Condition, Experiment, Published, Readers, Sample, SentTo, Setting,
+    Simulated, Testbed, Turn, Workload,
     check::{Order, read_back},
     durability::{SOURCE, TARGET_MS, quantile_ms},
-    load::{EARLIER, Load, Senders, nanos, number, worst_ms},
-    readers::{self, Expected, Read, Reader, SharedOverTime, Work, merged},
+    load::{Load, Senders},
+    readers::{self, Expected, Reader, SharedOverTime, Work},
     testbed::Needs,
+    workload::properties,
 };
 use crate::perf::{Error, Result};
 
@@ -76,6 +78,31 @@ impl Experiment for CatchUp {
         Vec::new()
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let (records, backlog) = records(setting);
+        let partitions = behind(arm.name);
+        let producers = Arm { properties: &[], ..*arm };
+        Ok(Simulated::from(Workload {
+            brokers: 3,
+            partitions: PARTITIONS,
+            replicas: 1,
+            properties: properties(&[("linger.ms", "0")], &producers),
+            records,
+            rate: Some(RATE),
+            size: SIZE,
+            sent_to: SentTo::Each,
+            order: Order::Sent,
+            readers: Some(Readers {
+                properties: properties(&[], arm),
+                backlog: (!partitions.is_empty())
+                    .then_some(Backlog { records: backlog, partitions }),
+                apart: apart(arm.name),
+                ..Readers::default()
+            }),
+            ..Workload::default()
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         Testbed::start(setting, &Needs { brokers: 3, ..Needs::default() })
     }
@@ -87,15 +114,15 @@ impl Experiment for CatchUp {
         // The arm's properties are the consumer's.
         let arm = Arm { properties: &[], ..*turn.arm };
         let base = Load::new(&Turn { arm: &arm, ..*turn }, &topic)?;
-        let length = RUN.mul_f64(turn.setting.scale).as_secs_f64();
+        let (records, backlog) = records(turn.setting);
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
-            records: (RATE * length).ceil() as u64,
+            records,
             rate: RATE,
             size: SIZE,
             ..base
         };
-        let backlog = if behind.is_empty() { 0.0 } else { BACKLOG * turn.setting.scale } as u64;
+        let backlog = if behind.is_empty() { 0 } else { backlog };
         if backlog > 0 {
             let load =
                 Load { records: backlog, rate: f64::INFINITY, earlier: true, ..load.clone() };
@@ -106,34 +133,28 @@ impl Experiment for CatchUp {
         let mut consumers = readers::at_end(&runtime, &config, &topic, 1)?;
         let mut consumer =
             consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
-        let records = load.records;
         let over_time = SharedOverTime::default();
-        let (sent, (read, caught_up)) =
-            turn.send_by(load, Senders::partitions(0..PARTITIONS), |start, _| {
-                let at = |partition: &i32| TopicPartition::new(&*topic, *partition);
-                let behind: Vec<TopicPartition> = behind.iter().map(at).collect();
-                consumer.seek_to_beginning(&behind)?;
-                let expected = Expected {
-                    start,
-                    rate: RATE,
-                    records,
-                    warmup: 0,
-                    work: Work::Nothing,
-                    over_time: over_time.clone(),
-                    apart: one_behind(turn.arm.name).then_some(BEHIND),
-                };
-                runtime.block_on(read_all(consumer, expected, backlog))
-            })?;
+        let (sent, read) = turn.send_by(load, Senders::partitions(0..PARTITIONS), |start, _| {
+            let at = |partition| TopicPartition::new(&*topic, partition);
+            let behind: Vec<TopicPartition> = behind.map(at).collect();
+            consumer.seek_to_beginning(&behind)?;
+            let expected = Expected {
+                start,
+                rate: RATE,
+                records,
+                warmup: 0,
+                work: Work::Nothing,
+                over_time: over_time.clone(),
+                apart: apart(turn.arm.name),
+                backlog,
+            };
+            runtime.block_on(Reader::new(expected).run(consumer))
+        })?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         read.add_to(&mut sample);
-        let beside = |partition: i32| !one_behind(turn.arm.name) || partition != BEHIND;
-        let latencies = read.latency.iter().filter(|(partition, _)| beside(**partition));
-        let latency = merged(latencies.map(|(_, latencies)| latencies));
-        readers::set_latency(&mut sample, latency, &over_time);
-        if let Some(caught_up) = caught_up {
-            sample.note("caught_up_ms", worst_ms(nanos(caught_up)));
-        }
+        read.note_caught_up(&mut sample);
+        readers::set_latency(&mut sample, read.latency, &over_time);
         turn.testbed.delete_topic(&topic)?;
         Ok(sample)
     }
@@ -170,39 +191,21 @@ impl Experiment for CatchUp {
 }
 
 /// The partitions with a backlog.
-fn behind(arm: &str) -> Vec<i32> {
-    match arm {
-        arm if arm == CAUGHT_UP.name => Vec::new(),
-        arm if one_behind(arm) => vec![BEHIND],
-        _ => (0..PARTITIONS).collect(),
+fn behind(arm: &str) -> Range<i32> {
+    match (arm == CAUGHT_UP.name, apart(arm)) {
+        (true, _) => 0..0,
+        (false, Some(one)) => one..one + 1,
+        (false, None) => 0..PARTITIONS,
     }
 }
 
-fn one_behind(arm: &str) -> bool {
-    [ONE.name, ONE_SKIP.name].contains(&arm)
+/// The one partition whose own records do not count.
+fn apart(arm: &str) -> Option<i32> {
+    [ONE.name, ONE_SKIP.name].contains(&arm).then_some(BEHIND)
 }
 
-/// Reads the backlog and everything new; says when the last record of the backlog was there, since the start.
-async fn read_all(
-    mut consumer: Consumer,
-    expected: Expected,
-    backlog: u64,
-) -> Result<(Read, Option<Duration>)> {
-    let start = expected.start;
-    let mut reader = Reader::new(expected);
-    let (mut left, mut caught_up) = (backlog, None);
-    while left > 0 || !reader.is_done() {
-        let records = consumer.poll(readers::PATIENCE).await?;
-        if records.is_empty() {
-            break;
-        }
-        let old = |record: &&ConsumerRecord| record.value().and_then(number) >= Some(EARLIER);
-        left = left.saturating_sub(records.iter().filter(old).count() as u64);
-        if left == 0 && backlog > 0 && caught_up.is_none() {
-            caught_up = Some(start.elapsed());
-        }
-        reader.take(records);
-    }
-    consumer.close().await;
-    Ok((reader.finish(), caught_up))
+/// New ones, and those to catch up with.
+fn records(setting: &Setting) -> (u64, u64) {
+    let length = RUN.mul_f64(setting.scale).as_secs_f64();
+    ((RATE * length).ceil() as u64, (BACKLOG * setting.scale) as u64)
 }

@@ -6,8 +6,7 @@ use curtail::{ConsumerConfig, ProducerConfig};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published,
-    PublishedLatency, ReaderLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When,
-    Workload,
+    PublishedLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::Order,
     load::{Keys, Load, Placement, sleep_until},
     phases::Observe,
@@ -142,7 +141,7 @@ impl Experiment for FetchSessions {
                 count: CONSUMERS as u32,
                 properties: properties(&[], arm),
                 work: (WORK, WORK + TICK),
-                latency: ReaderLatency::Measured,
+                ..Readers::default()
             }),
             script: vec![
                 (When::At(warmup), Act::CountSessions),
@@ -200,6 +199,7 @@ impl Experiment for FetchSessions {
                     work: Work::Sleep(WORK),
                     over_time: over_time.clone(),
                     apart: None,
+                    backlog: 0,
                 };
                 let reading = readers::read(&runtime, consumers, &expected);
                 sleep_until(start, warmup);

@@ -14,19 +14,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Producer, TopicDescription};
+use curtail::Producer;
 use tokio::runtime::Runtime;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Figure, Published, PublishedLatency, Sample, Setting,
-    Testbed, Turn,
+    Arm, Arms, Condition, Experiment, Figure, Measured, Published, PublishedLatency, Sample,
+    SentTo, Setting, Simulated, Testbed, Turn, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Load, Senders, Slot, rehearse, sleep_until},
     testbed::{Faltering, Needs},
+    workload::{falter, properties, victim},
 };
 use crate::{
     latency::Latencies,
+    over_time::OverTime,
     perf::{Error, Result, client_runtime},
 };
 
@@ -98,6 +100,32 @@ impl Experiment for HeadOfLine {
         }]
     }
 
+    fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
+        let (victim, run) = (victim(setting), length(setting));
+        let (warmup, records) = records(run);
+        let apart = arm.name == APART.name;
+        Ok(Simulated::from(Workload {
+            brokers: 3,
+            partitions: PARTITIONS,
+            replicas: 2,
+            producers: if apart { 2 } else { 1 },
+            properties: properties(&[("linger.ms", "0")], arm),
+            records,
+            warmup,
+            rate: Some(RATE),
+            size: SIZE,
+            sent_to: SentTo::Beside { follower: victim, one_of: SLOW_ONE_OF, apart },
+            order: Order::Sent,
+            measured: Measured::Without { broker: victim },
+            lookups: LOOKUPS,
+            script: match arm.name == NONE.name {
+                true => Vec::new(),
+                false => falter(victim, run, PERIOD, FROZEN),
+            },
+            ..Workload::default()
+        }))
+    }
+
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         Testbed::start(setting, &Needs { brokers: 3, faults: true, ..Needs::default() })
     }
@@ -106,20 +134,24 @@ impl Experiment for HeadOfLine {
         let topic = turn.topic(self.name());
         let (testbed, victim) = (turn.testbed, turn.victim());
         testbed.create_topic(&topic, PARTITIONS, 2)?;
-        let places = Places::find(&testbed.describe(&topic)?, victim)?;
+        let described = testbed.describe(&topic)?;
+        let copies = described.partitions.iter();
+        let copies = copies.filter_map(|p| Some((p.partition, p.leader?, p.replicas.clone())));
+        let places = Places::find(copies, victim)?;
         let unknown = lookup_topics(testbed, &topic)?;
-        let run = RUN.mul_f64(turn.setting.scale).max(PERIOD * 2);
+        let run = length(turn.setting);
+        let (warmup, records) = records(run);
         let base = Load::new(turn, &topic)?;
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
-            records: (RATE * run.as_secs_f64()) as u64,
-            warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
+            records,
+            warmup,
             rate: RATE,
             size: SIZE,
             ..base
         };
         rehearse(&load, turn)?;
-        let senders = places.senders(turn.arm.name == APART.name);
+        let senders = places.senders(SLOW_ONE_OF, turn.arm.name == APART.name);
         let falters = turn.arm.name != NONE.name;
         let (sent, lookups) = turn.send_by(load, senders, |start, producers| {
             std::thread::scope(|scope| {
@@ -139,14 +171,8 @@ impl Experiment for HeadOfLine {
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         let quick: BTreeSet<i32> = places.quick.iter().copied().collect();
-        sent.set_latency_where(&mut sample, |_, at| quick.contains(&at.partition));
-        let slow = sent.latency_where(|_, at| at.partition == places.slow);
-        let ms = |latency: &Latencies, quantile| {
-            Figure::Worst(latency.quantile(quantile).as_secs_f64() * 1000.0)
-        };
-        sample.note("slow_p99_ms", ms(&slow, 0.99));
-        sample.note("lookup_p50_ms", ms(&lookups, 0.5));
-        sample.note("lookup_p90_ms", ms(&lookups, 0.9));
+        measure_quick(&mut sample, |partition| quick.contains(&partition), sent.acknowledged());
+        note_lookups(&mut sample, &lookups);
         testbed.delete_topic(&topic)?;
         for index in 0..LOOKUPS {
             testbed.delete_topic(&lookup_topic(&topic, index))?;
@@ -181,8 +207,49 @@ impl Experiment for HeadOfLine {
     }
 }
 
+fn length(setting: &Setting) -> Duration {
+    RUN.mul_f64(setting.scale).max(PERIOD * 2)
+}
+
+/// Those of the warm-up, and all together.
+fn records(run: Duration) -> (u64, u64) {
+    let records = RATE * run.as_secs_f64();
+    ((records * 0.1) as u64, records as u64)
+}
+
+fn worst(latency: &Latencies, quantile: f64) -> Figure {
+    Figure::Worst(latency.quantile(quantile).as_secs_f64() * 1000.0)
+}
+
+/// Notes what it took to be told of unknown topics.
+pub(super) fn note_lookups(sample: &mut Sample, lookups: &Latencies) {
+    sample.note("lookup_p50_ms", worst(lookups, 0.5));
+    sample.note("lookup_p90_ms", worst(lookups, 0.9));
+}
+
+/// Makes the sample's latency that of quick partitions, and notes that of the others. Of each record it is given when it was due,
+/// its partition, and its latency.
+pub(super) fn measure_quick(
+    sample: &mut Sample,
+    is_quick: impl Fn(i32) -> bool,
+    records: impl Iterator<Item = (u64, i32, u64)>,
+) {
+    let (mut quick, mut slow) = (Latencies::default(), Latencies::default());
+    let mut over_time = OverTime::default();
+    for (due, partition, took) in records {
+        if is_quick(partition) {
+            over_time.record(due, took);
+            quick.record_nanos(took);
+        } else {
+            slow.record_nanos(took);
+        }
+    }
+    (sample.latency, sample.over_time) = (quick, over_time);
+    sample.note("slow_p99_ms", worst(&slow, 0.99));
+}
+
 /// Where records go: all to one broker.
-struct Places {
+pub(super) struct Places {
     /// Partitions without the faltering broker.
     quick: Vec<i32>,
     /// One that it follows.
@@ -190,14 +257,22 @@ struct Places {
 }
 
 impl Places {
-    fn find(topic: &TopicDescription, victim: i32) -> Result<Self> {
-        let leaders: BTreeSet<i32> = topic.partitions.iter().filter_map(|p| p.leader).collect();
+    /// Of partitions, their leaders and all that have copies.
+    ///
+    /// # Errors
+    /// Replicas that are not spread like that.
+    pub(super) fn find(
+        copies: impl Iterator<Item = (i32, i32, Vec<i32>)>,
+        victim: i32,
+    ) -> Result<Self> {
+        let copies: Vec<_> = copies.collect();
+        let leaders: BTreeSet<i32> = copies.iter().map(|(_, leader, _)| *leader).collect();
         let led_by = |leader: i32| {
-            let led = topic.partitions.iter().filter(move |p| p.leader == Some(leader));
-            let (slow, quick): (Vec<_>, Vec<_>) = led.partition(|p| p.replicas.contains(&victim));
-            let quick: Vec<i32> = quick.iter().map(|p| p.partition).collect();
-            let slow = slow.first().map(|p| p.partition).filter(|_| !quick.is_empty())?;
-            Some(Self { quick, slow })
+            let led = copies.iter().filter(move |(_, by, _)| *by == leader);
+            let (slow, quick): (Vec<_>, Vec<_>) = led.partition(|(.., all)| all.contains(&victim));
+            let quick: Vec<i32> = quick.iter().map(|(partition, ..)| *partition).collect();
+            let slow = slow.first().map(|(partition, ..)| *partition);
+            Some(Self { slow: slow.filter(|_| !quick.is_empty())?, quick })
         };
         let found = leaders.into_iter().filter(|leader| *leader != victim).find_map(led_by);
         found.ok_or_else(|| {
@@ -207,10 +282,10 @@ impl Places {
         })
     }
 
-    /// The quick ones in turn, and now and then the slow one, by the same producer or by a second one.
-    fn senders(&self, apart: bool) -> Senders {
-        let length = self.quick.len() * SLOW_ONE_OF;
-        let slot = |index: usize| match (index + 1) % SLOW_ONE_OF {
+    /// The quick ones in turn, and one time in so many the slow one, by the same producer or by a second one.
+    pub(super) fn senders(&self, one_of: usize, apart: bool) -> Senders {
+        let length = self.quick.len() * one_of;
+        let slot = |index: usize| match (index + 1) % one_of {
             0 => Slot { producer: usize::from(apart), partition: Some(self.slow) },
             _ => Slot { producer: 0, partition: Some(self.quick[index % self.quick.len()]) },
         };

@@ -22,8 +22,6 @@ use super::{
 };
 use crate::{
     cpu::CpuTime,
-    latency::Latencies,
-    over_time::OverTime,
     perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
 };
 
@@ -123,7 +121,8 @@ impl Senders {
         Self { slots, ..Self::default() }
     }
 
-    fn slot(&self, index: u64) -> Slot {
+    /// What is done with a record.
+    pub(super) fn slot(&self, index: u64) -> Slot {
         self.slots[(index % self.slots.len() as u64) as usize]
     }
 
@@ -498,43 +497,14 @@ impl Sent {
         self.start + Duration::from_nanos(last)
     }
 
-    /// Of every acknowledged record when it was due, its partition, and how long the acknowledgement took; times in
-    /// nanoseconds, since the start.
+    /// Of every acknowledged record behind the warm-up when it was due, its partition, and how long the acknowledgement
+    /// took; times in nanoseconds, since the start.
     pub(super) fn acknowledged(&self) -> impl Iterator<Item = (u64, i32, u64)> {
-        self.fates.iter().enumerate().filter_map(|(index, fate)| {
+        let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
+        self.fates.iter().enumerate().skip(warmup).filter_map(|(index, fate)| {
             let (due, acknowledged) = (self.due(index), fate.acknowledged?);
             Some((due, acknowledged.partition, acknowledged.at.saturating_sub(due)))
         })
-    }
-
-    /// The latency of those records behind the warm-up of which something holds: of when it was due, in nanoseconds
-    /// since the start, and of where it went.
-    pub(super) fn latency_where(&self, keep: impl Fn(u64, &Acknowledged) -> bool) -> Latencies {
-        let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
-        let mut latency = Latencies::default();
-        for (index, fate) in self.fates.iter().enumerate().skip(warmup) {
-            let due = self.due(index);
-            if let Some(acknowledged) = fate.acknowledged.filter(|at| keep(due, at)) {
-                latency.record_nanos(acknowledged.at.saturating_sub(due));
-            }
-        }
-        latency
-    }
-
-    /// Makes the sample's latency that of those records alone, as [`Sent::latency_where`].
-    pub(super) fn set_latency_where(
-        &self,
-        sample: &mut Sample,
-        keep: impl Fn(u64, &Acknowledged) -> bool,
-    ) {
-        sample.over_time = OverTime::default();
-        for (index, fate) in self.fates.iter().enumerate() {
-            let due = self.due(index);
-            if let Some(acknowledged) = fate.acknowledged.filter(|at| keep(due, at)) {
-                sample.over_time.record(due, acknowledged.at.saturating_sub(due));
-            }
-        }
-        sample.latency = self.latency_where(keep);
     }
 
     /// Notes how many requests it took.

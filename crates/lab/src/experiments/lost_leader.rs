@@ -19,7 +19,7 @@ use super::{
     load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
     testbed::Needs,
-    workload::properties,
+    workload::{properties, victim},
 };
 use crate::{
     peers::Peer,
@@ -152,8 +152,7 @@ impl Experiment for LostLeader {
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let plan = self.plan(setting);
         let keyless = is_keyless(arm);
-        // Another broker with each seed, as in each round of the others.
-        let broker = 1 + (setting.seed % 3) as i32;
+        let broker = victim(setting);
         let script = match self.0 {
             Fault::Killed => vec![(When::At(plan.before), Act::Kill { broker })],
             Fault::Frozen => vec![

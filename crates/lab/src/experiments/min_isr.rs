@@ -14,7 +14,7 @@ use super::{
     durability::{SIZE, SOURCE, quantile_ms},
     load::{Load, Senders, nanos, rehearse, sleep_until, worst_ms},
     testbed::{Faltering, Needs},
-    workload::properties,
+    workload::{falter, properties, victim},
 };
 use crate::perf::{Error, Result};
 
@@ -102,8 +102,7 @@ impl Experiment for MinIsr {
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let case = case_of(arm)?;
         let run = length(setting);
-        // Another broker with each seed, as in each round of the others.
-        let victim = 1 + (setting.seed % 3) as i32;
+        let victim = victim(setting);
         Ok(Simulated::from(Workload {
             brokers: 3,
             partitions: PARTITIONS,
@@ -195,14 +194,7 @@ fn script(replica: Replica, victim: i32, run: Duration) -> Vec<(When, Act)> {
     let broker = victim;
     let mut script = match replica {
         Replica::Whole => Vec::new(),
-        Replica::Slow => {
-            let pauses = (run.as_nanos().div_ceil(PERIOD.as_nanos())) as u32;
-            let pause = |at: Duration| {
-                let thaw = (When::At(at + FROZEN), Act::Thaw { broker });
-                [(When::At(at), Act::Freeze { broker }), thaw]
-            };
-            (0..pauses).flat_map(|number| pause(PERIOD * number)).collect()
-        }
+        Replica::Slow => falter(broker, run, PERIOD, FROZEN),
         Replica::Gone => vec![
             (When::At(run.mul_f64(GONE[0])), Act::Stop { broker }),
             (When::At(run.mul_f64(GONE[1])), Act::Restart { broker }),

@@ -54,8 +54,8 @@ pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
 pub use windows::Windows;
 pub use workload::{
-    Act, ClosedLoop, End, Measured, Model, ReaderLatency, Readers, SentTo, Simulated, When,
-    Workload,
+    Act, Backlog, ClosedLoop, End, Measured, Model, ReaderLatency, Readers, SentTo, Simulated,
+    When, Workload,
 };
 
 use curtail::Producer;

@@ -18,7 +18,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle, time::sleep};
 use super::{
     LatencyUntil, Sample,
     check::{Order, read_back},
-    load::{Sent, nanos, number},
+    load::{EARLIER, Sent, nanos, number, worst_ms},
 };
 use crate::{
     latency::Latencies,
@@ -50,8 +50,10 @@ pub(super) struct Expected {
     pub(super) work: Work,
     /// Latencies of all consumers together, by the records' intended send time.
     pub(super) over_time: SharedOverTime,
-    /// The partition whose records have no place there, if any.
+    /// The partition whose records do not count, if any.
     pub(super) apart: Option<i32>,
+    /// Records of an earlier load that are read, too.
+    pub(super) backlog: u64,
 }
 
 /// What an application does with the records of a poll.
@@ -98,8 +100,10 @@ pub(super) type Readings = Vec<Option<Reading>>;
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) readings: Readings,
-    /// From the intended send time until the poll gave it out, of the records behind the warm-up.
-    pub(super) latency: BTreeMap<i32, Latencies>,
+    /// From the intended send time until the poll gave it out, of the records behind the warm-up that count.
+    pub(super) latency: Latencies,
+    /// When the last record of the earlier load was there, since the start.
+    pub(super) caught_up: Option<Duration>,
     missing: u64,
     again: u64,
     out_of_order: u64,
@@ -163,6 +167,13 @@ impl Read {
         sample.duplicated += self.again;
         sample.reordered += self.out_of_order;
     }
+
+    /// Notes how long it took to catch up with an earlier load.
+    pub(super) fn note_caught_up(&self, sample: &mut Sample) {
+        if let Some(caught_up) = self.caught_up {
+            sample.note("caught_up_ms", worst_ms(nanos(caught_up)));
+        }
+    }
 }
 
 /// Of a load that each of the consumers has read whole: what was lost on the way to any, and latencies until the polls.
@@ -182,7 +193,7 @@ pub(super) fn sample(
     let mut sample = sent.sample();
     read_back(&sent, order, &mut sample)?;
     read.iter().for_each(|read| read.add_to(&mut sample));
-    let latency = merged(read.iter().flat_map(|read| read.latency.values()));
+    let latency = merged(read.iter().map(|read| &read.latency));
     set_latency(&mut sample, latency, over_time);
     Ok(sample)
 }
@@ -193,6 +204,7 @@ pub(super) struct Reader {
     pacer: Pacer,
     partitions: BTreeMap<i32, Progress>,
     left: u64,
+    behind: u64,
     read: Read,
 }
 
@@ -220,14 +232,14 @@ impl Reader {
     pub(super) fn new(expected: Expected) -> Self {
         let pacer = Pacer::new(expected.start, expected.rate);
         let readings = vec![None; usize::try_from(expected.records).unwrap_or(0)];
-        let left = expected.records;
+        let (left, behind) = (expected.records, expected.backlog);
         let read = Read { readings, ..Read::default() };
-        Self { expected, pacer, partitions: BTreeMap::new(), left, read }
+        Self { expected, pacer, partitions: BTreeMap::new(), left, behind, read }
     }
 
     /// Whether everything has been read.
     pub(super) fn is_done(&self) -> bool {
-        self.left == 0
+        self.left == 0 && self.behind == 0
     }
 
     /// Takes what a poll gave.
@@ -242,9 +254,12 @@ impl Reader {
         let (partition, offset) = (record.partition(), record.offset());
         let read = nanos(now.saturating_duration_since(self.expected.start));
         let progress = self.partitions.entry(partition).or_default();
-        // Records of an earlier load have numbers beyond those expected. To read them is to catch up.
+        // To read records of an earlier load is to catch up.
         let caught_up = progress.poll(read);
         let Some(number) = record.value().and_then(number) else { return };
+        if number >= EARLIER {
+            return self.take_earlier(read);
+        }
         let readings = &mut self.read.readings;
         let Some(seen) = usize::try_from(number).ok().and_then(|at| readings.get_mut(at)) else {
             return;
@@ -260,12 +275,19 @@ impl Reader {
         if number >= self.expected.warmup {
             let due = self.pacer.due(number);
             let latency = now.saturating_duration_since(due);
-            if self.expected.apart != Some(record.partition()) {
+            if self.expected.apart != Some(partition) {
                 let at = nanos(due.saturating_duration_since(self.expected.start));
                 self.expected.over_time.lock().record(at, nanos(latency));
+                self.read.latency.record(latency);
             }
-            self.read.latency.entry(record.partition()).or_default().record(latency);
         }
+    }
+
+    fn take_earlier(&mut self, read: u64) {
+        if self.behind == 1 {
+            self.read.caught_up = Some(Duration::from_nanos(read));
+        }
+        self.behind = self.behind.saturating_sub(1);
     }
 
     /// How many different records have been read.

@@ -17,7 +17,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
-    readers::{self, Expected, SharedOverTime, Work, merged},
+    readers::{self, Expected, SharedOverTime, Work},
     testbed::Needs,
     workload::properties,
 };
@@ -100,12 +100,7 @@ impl Experiment for Roll {
     }
 
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
-        let reader = Readers {
-            count: 1,
-            properties: Vec::new(),
-            work: (Duration::ZERO, Duration::ZERO),
-            latency: ReaderLatency::Beside,
-        };
+        let reader = Readers { latency: ReaderLatency::Beside, ..Readers::default() };
         Ok(Simulated::from(Workload {
             brokers: BROKERS,
             partitions: partitions(arm.name),
@@ -159,6 +154,7 @@ impl Experiment for Roll {
                 work: Work::Nothing,
                 over_time: SharedOverTime::default(),
                 apart: None,
+                backlog: 0,
             };
             let reading = consumers
                 .pop()
@@ -172,7 +168,7 @@ impl Experiment for Roll {
         read_back(&sent, Order::Sent, &mut sample)?;
         for read in readers::join(&runtime, reader.into_iter().collect())? {
             read.add_to(&mut sample);
-            let p99 = merged(read.latency.values()).quantile(0.99);
+            let p99 = read.latency.quantile(0.99);
             sample.note("e2e_p99_ms", Figure::Worst(p99.as_secs_f64() * 1000.0));
         }
         sample.mark(sent.start, sent.start, sent.start + rolled, "brokers are restarted in turn");

@@ -116,6 +116,7 @@ impl Experiment for StalledPartition {
                 work: Work::Nothing,
                 over_time: over_time.clone(),
                 apart: Some(STALLED),
+                backlog: 0,
             };
             runtime.block_on(consume(consumer, expected, &stalled, &windows))
         })?;

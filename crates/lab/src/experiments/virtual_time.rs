@@ -30,10 +30,14 @@ use super::{
     check::{Found, compare},
     durability::note_flat_out,
     fetch_sessions::note_sessions,
-    load::{longest_silence, nanos, number, worst_ms},
+    head_of_line::{measure_quick, note_lookups},
+    load::{EARLIER, longest_silence, nanos, number, worst_ms},
     phases::Inside,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    latency::Latencies,
+    perf::{Error, Result},
+};
 
 const TOPIC: &str = "simulated";
 
@@ -144,6 +148,11 @@ fn propagate(handle: &Handle, model: &Model, cluster: &ClusterHandle) -> BTreeMa
     delays
 }
 
+/// A topic that producers have yet to learn of.
+fn unknown_topic(number: u32) -> String {
+    format!("unknown-{number}")
+}
+
 /// Whether every partition has a leader and all its replicas in sync.
 fn is_whole(workload: &Workload, cluster: &ClusterHandle) -> bool {
     (0..workload.partitions).all(|partition| {
@@ -170,16 +179,20 @@ impl Play {
         let cluster = Arc::new(cluster);
         let delays = propagate(&self.handle, &self.workload.model, &cluster);
         let producers = self.producers(&cluster).await?;
+        self.create_unknown_topics(&cluster).await?;
+        reading::write_backlog(&self.workload, &self.handle, &cluster).await?;
         let consumers = reading::at_end(&self.workload, &self.handle, &cluster).await?;
         let start = self.handle.now() + LEAD;
         let acks = self.config(&cluster)?.acks;
-        let load = Arc::new(Load::new(&self.workload, acks, &cluster, self.handle.clone(), start));
+        let load = Load::new(&self.workload, acks, &cluster, self.handle.clone(), start)?;
+        let load = Arc::new(load);
         let inside = Inside::begin(&cluster, TOPIC, load.records());
         let mut senders = JoinSet::new();
-        for (number, producer) in producers.into_iter().enumerate() {
+        for (number, producer) in producers.iter().enumerate() {
             let random = self.seed.wrapping_add(number as u64);
-            senders.spawn(Sender::new(Arc::clone(&load), producer, number as u64, random).run());
+            senders.spawn(Sender::new(Arc::clone(&load), producer.clone(), number, random).run());
         }
+        let lookups = tokio::spawn(self.look_up(producers[0].clone(), start));
         let reading = Reading::begin(&self.workload, consumers, &self.handle, load.start());
         let script = Script::new(&self.workload, start, self.handle.clone(), Arc::clone(&cluster));
         let happened = script.run().await?;
@@ -190,6 +203,11 @@ impl Play {
         while let Some(sent) = senders.join_next().await {
             let sent = sent.map_err(|_| Error::Unexpected("a producer's task ended".into()))?;
             played.add(sent?);
+        }
+        let lookups =
+            lookups.await.map_err(|_| Error::Unexpected("the lookups' task ended".into()))??;
+        for producer in producers {
+            producer.close().await?;
         }
         happened.set_right(&cluster).await?;
         cluster.wait_until(|cluster| is_whole(&self.workload, cluster)).await;
@@ -210,6 +228,13 @@ impl Play {
             let stands_by = |partition| !has_copy(&cluster, broker, partition);
             let records = load.acknowledged(&played);
             measure_bystanders(&mut sample, &windows, stands_by, records);
+        }
+        if let Measured::Without { broker } = self.workload.measured {
+            let is_quick = |partition| !has_copy(&cluster, broker, partition);
+            measure_quick(&mut sample, is_quick, load.acknowledged(&played));
+        }
+        if self.workload.lookups > 0 {
+            note_lookups(&mut sample, &lookups);
         }
         sample.note("requests", Figure::Total(played.requests as f64));
         let known = delays.values().max().copied().unwrap_or_default();
@@ -240,6 +265,37 @@ impl Play {
         Ok(producers)
     }
 
+    async fn create_unknown_topics(&self, cluster: &ClusterHandle) -> Result<()> {
+        for number in 0..self.workload.lookups {
+            let created = cluster.create_topic(&unknown_topic(number), 1, 1, &[]);
+            created.map_err(|error| Error::Cluster(error.to_string()))?;
+        }
+        cluster.settled().await;
+        Ok(())
+    }
+
+    /// Asks a producer about one of those topics after the other.
+    fn look_up(
+        &self,
+        producer: Producer,
+        start: Duration,
+    ) -> impl Future<Output = Result<Latencies>> + Send + 'static {
+        let Workload { records, rate, lookups, .. } = self.workload;
+        let length = rate.map_or(0.0, |rate| records as f64 / rate);
+        let pause = Duration::from_secs_f64(length) / (lookups + 1);
+        let handle = self.handle.clone();
+        async move {
+            let mut latencies = Latencies::default();
+            for number in 0..lookups {
+                handle.until(start + pause * (number + 1)).await;
+                let asked = handle.now();
+                producer.partitions_for(&unknown_topic(number)).await?;
+                latencies.record(handle.now() - asked);
+            }
+            Ok(latencies)
+        }
+    }
+
     /// Reads the topic from a machine that does not count.
     async fn read_back(&self, cluster: &ClusterHandle) -> Result<Found> {
         let config = ConsumerConfig::new(cluster.bootstrap()).auto_offset_reset(OffsetReset::None);
@@ -260,6 +316,9 @@ impl Play {
                     Error::Unexpected("a record that this run has not sent".into())
                 })?;
                 left -= 1;
+                if number >= EARLIER {
+                    continue;
+                }
                 found.entry(record.partition()).or_default().push((record.offset(), number));
             }
         }

@@ -1,8 +1,8 @@
 //! What an experiment does, as data: for a runner in virtual time, which has no threads to wait with.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
-use super::{Arm, Keys, Modelled, Order, Placement, Windows};
+use super::{Arm, Keys, Modelled, Order, Placement, Setting, Windows};
 
 /// What the simulation is to do.
 #[derive(Clone, Debug)]
@@ -97,6 +97,8 @@ pub struct Workload {
     pub measured: Measured,
     /// Consumers beside the load, each of which reads every record.
     pub readers: Option<Readers>,
+    /// How often the first producer is asked about a topic that it does not know, evenly over the load.
+    pub lookups: u32,
     /// What happens when.
     pub script: Vec<(When, Act)>,
     /// What ends the load.
@@ -131,6 +133,7 @@ impl Default for Workload {
             order: Order::Sent,
             measured: Measured::All,
             readers: None,
+            lookups: 0,
             script: Vec::new(),
             end: End::Records,
             flat_out: None,
@@ -171,6 +174,18 @@ pub enum SentTo {
     NotLedBy(i32),
     /// In turn to those that a broker has no copy of when the load begins, and to those that it leads.
     WithoutOrLedBy(i32),
+    /// In turn to each of them.
+    Each,
+    /// All to one other broker: in turn to those of its partitions that `follower` has no copy of, and one record in so many to one
+    /// that it follows.
+    Beside {
+        /// The id of the broker that follows.
+        follower: i32,
+        /// One record in so many.
+        one_of: usize,
+        /// Whether a second producer sends that one.
+        apart: bool,
+    },
 }
 
 /// Which records count, of those behind the warm-up.
@@ -185,6 +200,11 @@ pub enum Measured {
         broker: i32,
         /// When it is.
         windows: Windows,
+    },
+    /// Those to partitions that a broker has no copy of, and the others beside them.
+    Without {
+        /// Its id.
+        broker: i32,
     },
 }
 
@@ -201,6 +221,33 @@ pub struct Readers {
     pub work: (Duration, Duration),
     /// What becomes of their latencies.
     pub latency: ReaderLatency,
+    /// What they have to read before.
+    pub backlog: Option<Backlog>,
+    /// The partition whose records have no place in the latencies, if any.
+    pub apart: Option<i32>,
+}
+
+/// One that does nothing with the records, and whose latencies count.
+impl Default for Readers {
+    fn default() -> Self {
+        Self {
+            count: 1,
+            properties: Vec::new(),
+            work: (Duration::ZERO, Duration::ZERO),
+            latency: ReaderLatency::Measured,
+            backlog: None,
+            apart: None,
+        }
+    }
+}
+
+/// Records in front of the end of some partitions, which consumers begin to read when the first new record is due.
+#[derive(Clone, Debug)]
+pub struct Backlog {
+    /// How many, all partitions together.
+    pub records: u64,
+    /// Where they are, evenly.
+    pub partitions: Range<i32>,
 }
 
 /// What becomes of the latencies until polls gave the records out.
@@ -348,4 +395,24 @@ impl Model {
 /// An experiment's settings of the client, and over them those of an arm.
 pub(super) fn properties(own: &[(&'static str, &str)], arm: &Arm) -> Vec<(&'static str, String)> {
     own.iter().chain(arm.properties).map(|(name, value)| (*name, (*value).to_owned())).collect()
+}
+
+/// The broker that something happens to: another one with each seed, as in each round of the others.
+pub(super) fn victim(setting: &Setting) -> i32 {
+    1 + (setting.seed % 3) as i32
+}
+
+/// A broker hangs again and again, from one `period` to the next for a time too short for anybody to call it dead.
+pub(super) fn falter(
+    broker: i32,
+    run: Duration,
+    period: Duration,
+    frozen: Duration,
+) -> Vec<(When, Act)> {
+    let pauses = (run.as_nanos().div_ceil(period.as_nanos())) as u32;
+    let pause = |at: Duration| {
+        let thaw = (When::At(at + frozen), Act::Thaw { broker });
+        [(When::At(at), Act::Freeze { broker }), thaw]
+    };
+    (0..pauses).flat_map(|number| pause(period * number)).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use curtail::ConsumerConfig;
 
 use super::super::{
-    Arm, ClusterKind, LatencyUntil, ReaderLatency, Readers, Sample, Setting, Turn, Workload,
+    Arm, ClusterKind, LatencyUntil, Readers, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
     readers::{self, Expected, SharedOverTime, Work},
@@ -59,12 +59,7 @@ pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
         rate: Some(RATE),
         size: SIZE,
         order: Order::Acknowledged,
-        readers: Some(Readers {
-            count: 1,
-            properties: Vec::new(),
-            work: (Duration::ZERO, Duration::ZERO),
-            latency: ReaderLatency::Measured,
-        }),
+        readers: Some(Readers::default()),
         ..Workload::default()
     }
 }
@@ -90,6 +85,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
             work: Work::Nothing,
             over_time: over_time.clone(),
             apart: None,
+            backlog: 0,
         };
         let reading = readers::read(&runtime, consumers, &expected);
         // The other clients' drivers count from there, too.

@@ -83,6 +83,7 @@ impl Tail {
             work: Work::Nothing,
             over_time: SharedOverTime::default(),
             apart: None,
+            backlog: 0,
         });
         let load_is_over = Arc::new(AtomicBool::new(false));
         let task = runtime.spawn(read(consumer, topic, reader, load_is_over.clone()));

@@ -18,7 +18,8 @@ use super::TOPIC;
 use crate::{
     experiments::{
         Keys, Placement, Sample, SentTo, Workload,
-        load::{Acknowledged, Fate, StickyByBatch, nanos},
+        head_of_line::Places,
+        load::{Acknowledged, Fate, Senders, Slot, StickyByBatch, nanos},
         phases::{Inside, Observation},
     },
     perf::Result,
@@ -41,12 +42,10 @@ pub(super) struct Load {
     burst: u64,
     acks: Acks,
     size: usize,
-    producers: u64,
+    senders: Senders,
     keys: Keys,
     placement: Placement,
     partitions: i32,
-    /// Where records go in turn; nothing of it where keys and placement say so.
-    in_turn: Vec<i32>,
 }
 
 /// What became of the records of one producer.
@@ -88,10 +87,10 @@ impl Load {
         cluster: &ClusterHandle,
         handle: Handle,
         start: Duration,
-    ) -> Self {
+    ) -> Result<Self> {
         let ahead = start.saturating_sub(handle.now());
         let bundle = u64::from(workload.bundle.max(1));
-        Self {
+        Ok(Self {
             handle,
             start,
             start_instant: Instant::now() + ahead,
@@ -103,12 +102,21 @@ impl Load {
             burst: workload.burst.max(1),
             acks,
             size: workload.size,
-            producers: u64::from(workload.producers.max(1)),
+            senders: senders(workload, cluster)?,
             keys: workload.keys,
             placement: workload.placement,
             partitions: workload.partitions,
-            in_turn: in_turn(workload, cluster),
-        }
+        })
+    }
+
+    /// The records of one producer.
+    fn numbers_of(&self, producer: usize) -> impl Iterator<Item = u64> + use<> {
+        let slots = &self.senders.slots;
+        let length = slots.len() as u64;
+        let own = (0..).zip(slots).filter(|(_, slot)| slot.producer == producer);
+        let own: Vec<u64> = own.map(|(turn, _)| turn).collect();
+        let rounds = if own.is_empty() { 0..0 } else { 0..u64::MAX / length };
+        rounds.flat_map(move |round| own.clone().into_iter().map(move |turn| round * length + turn))
     }
 
     /// How many records are sent.
@@ -152,10 +160,11 @@ impl Load {
         nanos(at.saturating_duration_since(self.start_instant))
     }
 
-    /// Of every acknowledged record when it was due, its partition, and how long the acknowledgement took; times in
-    /// nanoseconds, since the start.
+    /// Of every acknowledged record behind the warm-up when it was due, its partition, and how long the acknowledgement took;
+    /// times in nanoseconds, since the start.
     pub(super) fn acknowledged(&self, played: &Played) -> impl Iterator<Item = (u64, i32, u64)> {
-        (0..).zip(&played.fates).filter_map(|(number, fate)| {
+        let warmup = usize::try_from(self.warmup / self.bundle).unwrap_or(usize::MAX);
+        (0..).zip(&played.fates).skip(warmup).filter_map(|(number, fate)| {
             let (due, acknowledged) = (self.due(number * self.bundle), fate.acknowledged?);
             Some((due, acknowledged.partition, acknowledged.at.saturating_sub(due)))
         })
@@ -199,12 +208,35 @@ pub(super) fn has_copy(cluster: &ClusterHandle, broker: i32, partition: i32) -> 
     cluster.isr(TOPIC, partition).is_some_and(|in_sync| in_sync.contains(&broker))
 }
 
+/// Who sends each record where.
+fn senders(workload: &Workload, cluster: &ClusterHandle) -> Result<Senders> {
+    if let SentTo::Beside { follower, one_of, apart } = workload.sent_to {
+        let copies = (0..workload.partitions).filter_map(|partition| {
+            let (leader, _) = cluster.leader(TOPIC, partition)?;
+            Some((partition, leader, cluster.isr(TOPIC, partition)?))
+        });
+        return Ok(Places::find(copies, follower)?.senders(one_of, apart));
+    }
+    let producers = workload.producers.max(1) as usize;
+    let in_turn = in_turn(workload, cluster);
+    if in_turn.is_empty() {
+        return Ok(Senders::producers(producers));
+    }
+    let slots = (0..producers * in_turn.len()).map(|turn| Slot {
+        producer: turn % producers,
+        partition: Some(in_turn[turn % in_turn.len()]),
+    });
+    Ok(Senders { slots: slots.collect(), ..Senders::default() })
+}
+
+/// Where records go in turn; nothing of it where keys and placement say so.
 fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
     let leads =
         |broker, partition| cluster.leader(TOPIC, partition).is_some_and(|(id, _)| id == broker);
     let has = |broker, partition| has_copy(cluster, broker, partition);
     let sent_to = |partition: &i32| match workload.sent_to {
-        SentTo::All => false,
+        SentTo::All | SentTo::Beside { .. } => false,
+        SentTo::Each => true,
         SentTo::NotLedBy(broker) => !leads(broker, *partition),
         SentTo::WithoutOrLedBy(broker) => !has(broker, *partition) || leads(broker, *partition),
     };
@@ -215,7 +247,7 @@ fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
 pub(super) struct Sender {
     load: Arc<Load>,
     producer: Producer,
-    next: u64,
+    number: usize,
     value: Vec<u8>,
     sticky: Option<StickyByBatch>,
     /// What has no outcome yet, or is behind something without one.
@@ -232,7 +264,7 @@ struct Pending {
 }
 
 impl Sender {
-    pub(super) fn new(load: Arc<Load>, producer: Producer, number: u64, seed: u64) -> Self {
+    pub(super) fn new(load: Arc<Load>, producer: Producer, number: usize, seed: u64) -> Self {
         let sticky = (load.placement == Placement::StickyByBatch)
             .then(|| StickyByBatch::new(load.partitions, seed));
         // Zeros take no room on the disks. Nothing is compressed, so that they are as good as anything else.
@@ -240,7 +272,7 @@ impl Sender {
         Self {
             load,
             producer,
-            next: number,
+            number,
             value,
             sticky,
             pending: VecDeque::new(),
@@ -251,15 +283,16 @@ impl Sender {
 
     pub(super) async fn run(mut self) -> Result<Sent> {
         let load = Arc::clone(&self.load);
-        while load.comes(self.next).await {
-            self.send(self.next).await?;
+        for number in load.numbers_of(self.number) {
+            if !load.comes(number).await {
+                break;
+            }
+            self.send(number).await?;
             self.settle();
-            self.next += load.producers;
         }
         self.producer.flush().await?;
         self.settle();
         self.sent.requests = self.producer.metrics().all_brokers().request_total;
-        self.producer.close().await?;
         Ok(self.sent)
     }
 
@@ -274,9 +307,8 @@ impl Sender {
         if let Some(key) = &key {
             record = record.key(key);
         }
-        let turn = number.checked_rem(load.in_turn.len() as u64);
-        let in_turn = turn.map(|turn| load.in_turn[turn as usize]);
-        if let Some(partition) = self.sticky.as_ref().map(|sticky| sticky.current).or(in_turn) {
+        let Slot { partition, .. } = load.senders.slot(number);
+        if let Some(partition) = self.sticky.as_ref().map(|sticky| sticky.current).or(partition) {
             record = record.partition(partition);
         }
         let sent = load.since_start(Instant::now());

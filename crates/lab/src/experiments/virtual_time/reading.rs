@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use curtail::{Consumer, ConsumerConfig};
+use curtail::{Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition};
 use curtail_cluster::ClusterHandle;
 use curtail_sim::world::Handle;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::sleep_until};
 
 use super::TOPIC;
 use crate::{
     experiments::{
-        End, Figure, ReaderLatency, Readers, Sample, Workload,
+        Backlog, End, Figure, ReaderLatency, Readers, Sample, Workload,
+        load::EARLIER,
         readers::{
             self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, read_until_told,
         },
@@ -44,6 +45,33 @@ pub(super) async fn at_end(
     Ok(consumers)
 }
 
+/// Writes what the consumers have to catch up with, from a machine that does not count.
+///
+/// # Errors
+/// What is not acknowledged.
+pub(super) async fn write_backlog(
+    workload: &Workload,
+    handle: &Handle,
+    cluster: &ClusterHandle,
+) -> Result<()> {
+    let backlog = workload.readers.as_ref().and_then(|readers| readers.backlog.as_ref());
+    let Some(Backlog { records, partitions }) = backlog else { return Ok(()) };
+    let env = handle.env(handle.add_observer());
+    let producer = Producer::with_env(ProducerConfig::new(cluster.bootstrap()), &env)?;
+    let mut value = vec![0; workload.size];
+    let mut deliveries = Vec::new();
+    for (number, partition) in (0..*records).zip(partitions.clone().cycle()) {
+        value[..8].copy_from_slice(&(EARLIER + number).to_be_bytes());
+        let record = Record::to(TOPIC).partition(partition).value(&value);
+        deliveries.push(producer.send(record).await?);
+    }
+    producer.flush().await?;
+    for delivery in deliveries {
+        delivery.await?;
+    }
+    Ok(producer.close().await?)
+}
+
 /// Consumers at work.
 pub(super) struct Reading {
     tasks: Vec<JoinHandle<Result<Read>>>,
@@ -61,6 +89,7 @@ impl Reading {
         handle: &Handle,
         start: Instant,
     ) -> Self {
+        let behind = workload.readers.as_ref().and_then(|readers| readers.backlog.clone());
         let sent = watch::Sender::new(None);
         let over_time = SharedOverTime::default();
         let expected = Expected {
@@ -70,12 +99,13 @@ impl Reading {
             warmup: workload.warmup,
             work: workload.readers.as_ref().map_or(Work::Nothing, |readers| work(readers, handle)),
             over_time: over_time.clone(),
-            apart: None,
+            apart: workload.readers.as_ref().and_then(|readers| readers.apart),
+            backlog: behind.as_ref().map_or(0, |backlog| backlog.records),
         };
         let latency =
             workload.readers.as_ref().map_or(ReaderLatency::Beside, |readers| readers.latency);
         let read = |consumer| match workload.end {
-            End::Records => tokio::spawn(Reader::new(expected.clone()).run(consumer)),
+            End::Records => tokio::spawn(read_from(consumer, behind.clone(), expected.clone())),
             End::Script => {
                 tokio::spawn(read_until_told(consumer, expected.clone(), sent.subscribe()))
             }
@@ -98,6 +128,21 @@ impl Reading {
         }
         Ok(Finished { read, over_time: self.over_time, latency: self.latency })
     }
+}
+
+/// Reads everything, from the moment at which the first record is due where there is something to catch up with.
+async fn read_from(
+    mut consumer: Consumer,
+    behind: Option<Backlog>,
+    expected: Expected,
+) -> Result<Read> {
+    if let Some(Backlog { partitions, .. }) = behind {
+        sleep_until(expected.start.into()).await;
+        let partitions: Vec<TopicPartition> =
+            partitions.map(|partition| TopicPartition::new(TOPIC, partition)).collect();
+        consumer.seek_to_beginning(&partitions)?;
+    }
+    Reader::new(expected).run(consumer).await
 }
 
 fn work(readers: &Readers, handle: &Handle) -> Work {
@@ -128,7 +173,8 @@ impl Finished {
             return;
         }
         self.read.iter().for_each(|read| read.add_to(sample));
-        let latency = merged(self.read.iter().flat_map(|read| read.latency.values()));
+        self.read.iter().for_each(|read| read.note_caught_up(sample));
+        let latency = merged(self.read.iter().map(|read| &read.latency));
         match self.latency {
             ReaderLatency::Measured => readers::set_latency(sample, latency, &self.over_time),
             ReaderLatency::Beside => {

@@ -188,3 +188,27 @@ fn of_a_broker_in_trouble_the_partitions_without_it_count() {
     assert!(slow.extra["victims_p999_ms"] > 20.0, "{:?}", slow.extra);
     assert!(slow.latency_us.max < 20_000.0, "{:?}", slow.latency_us);
 }
+
+#[test]
+fn what_waits_for_a_slow_replica_holds_back_what_is_behind_it_on_its_connection() {
+    let arm = |name| intact("head-of-line", name, setting(0.1, 1));
+    let [none, shared, apart] = ["none", "shared", "apart"].map(arm);
+    assert!(none.extra["slow_p99_ms"] < 10.0, "{:?}", none.extra);
+    assert!(shared.latency_us.p99 > 75_000.0, "{:?}", shared.latency_us);
+    assert!(apart.latency_us.p99 < 10_000.0, "{:?}", apart.latency_us);
+    assert!(apart.extra["slow_p99_ms"] > 75.0, "{:?}", apart.extra);
+    // Another connection, whatever the records wait for.
+    assert!(shared.extra["lookup_p90_ms"] < 10.0, "{:?}", shared.extra);
+}
+
+#[test]
+fn new_records_wait_behind_a_backlog_and_not_beside_it() {
+    let arm = |name| intact("catch-up", name, setting(0.02, 1));
+    let [end, behind, one] = ["caught-up", "behind", "one-behind"].map(arm);
+    assert!(!end.extra.contains_key("caught_up_ms"));
+    let [all, of_one] = [&behind, &one].map(|arm| arm.extra["caught_up_ms"]);
+    assert!(all > 0.0 && of_one > 0.0, "{all} {of_one}");
+    assert!(behind.latency_us.max > end.latency_us.max, "{:?}", behind.latency_us);
+    // One partition of twelve does not count.
+    assert_eq!([end.records, behind.records, one.records], [320; 3]);
+}
