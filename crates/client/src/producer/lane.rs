@@ -603,8 +603,8 @@ impl Lane {
     /// When the driver must look at the lane again if nothing else happens.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
         let answer = earlier(up.in_flight.next_deadline(), self.late_at(up));
-        if up.in_flight.len() >= self.max_in_flight || up.is_held {
-            // What becomes due has to wait for an answer.
+        if up.in_flight.len() >= self.max_in_flight || up.is_held || !up.outgoing.is_empty() {
+            // What becomes due has to wait for an answer, or for the socket.
             return answer;
         }
         let work = self.work.lock();

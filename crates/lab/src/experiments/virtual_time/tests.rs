@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Act, Arm, ArmReport, ClusterKind, LatencyUntil, Report, Sample, Setting, Simulated, When,
-        find, run,
+        Act, Arm, ArmReport, ClusterKind, LatencyUntil, Model, Order, Report, Sample, Setting,
+        Simulated, When, Workload, find, run,
     },
     play_load,
 };
@@ -211,4 +211,26 @@ fn new_records_wait_behind_a_backlog_and_not_beside_it() {
     assert!(behind.latency_us.max > end.latency_us.max, "{:?}", behind.latency_us);
     // One partition of twelve does not count.
     assert_eq!([end.records, behind.records, one.records], [320; 3]);
+}
+
+/// What is due while the socket takes nothing waits for the socket. A driver that looked again at once would never let time pass.
+#[test]
+fn a_producer_whose_socket_is_full_lets_time_pass() {
+    let workload = Workload {
+        partitions: 4,
+        properties: vec![("acks", "0".to_owned()), ("linger.ms", "5".to_owned())],
+        records: 5_000,
+        rate: None,
+        size: 1_000,
+        order: Order::Acknowledged,
+        model: Model { socket_buffer: 1 << 16, disk_bandwidth: 1_000_000, ..Model::default() },
+        ..Workload::default()
+    };
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(play_load(workload, 1)));
+    let limit = Duration::from_secs(60);
+    let sample = result.recv_timeout(limit).expect("time has stood still for a minute").unwrap();
+    assert_eq!([sample.errors, sample.lost, sample.duplicated], [0; 3]);
+    // Five megabytes at one a second, less what the memory of producer and sockets takes.
+    assert!(sample.records == 5_000, "{}", sample.records);
 }
