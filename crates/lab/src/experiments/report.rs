@@ -173,7 +173,8 @@ pub struct ArmReport {
     /// cluster without load, publish with the answer's way back; and of what a consumer knew of the high watermark.
     #[serde(default)]
     pub phases_estimated: bool,
-    /// How far off estimates may be to either side: in 95 of 100 cases they are not further off.
+    /// How far off estimates may be to either side, of what the phases take in a cluster without load: in 95 of 100 cases they are not
+    /// further off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_us: Option<PhasesReport>,
     /// From the station that the acknowledgement waits for (with acks=1 the append, with acks=all the commit, the socket

@@ -110,8 +110,8 @@ fn phase_notes(report: &Report) -> String {
         notes += &format!(" Not seen in this run: {}.", unseen.join(", "));
     }
     if report.arms.iter().any(|arm| arm.phases_estimated) {
-        notes += " Phases beyond produce are estimated from probes, with an error in 95 of 100 cases no larger than in \
-                  the table.";
+        notes += " Phases beyond produce are estimated from probes in a cluster without load, with an error in 95 of 100 cases no \
+                  larger than in the table.";
     }
     notes
 }
