@@ -227,7 +227,7 @@ fn a_producer_whose_socket_is_full_lets_time_pass() {
         ..Workload::default()
     };
     let (done, result) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(play_load(workload, 1)));
+    std::thread::spawn(move || drop(done.send(play_load(workload, 1))));
     let limit = Duration::from_secs(60);
     let sample = result.recv_timeout(limit).expect("time has stood still for a minute").unwrap();
     assert_eq!([sample.errors, sample.lost, sample.duplicated], [0; 3]);
