@@ -14,11 +14,11 @@ use super::{
     check::{Order, read_back},
     durability::{SOURCE, TARGET_MS, quantile_ms},
     load::{Load, Senders},
-    readers::{self, Expected, Reader, SharedOverTime, Work},
+    readers::{self, Expected, Reader, SharedOverTime},
     testbed::Needs,
     workload::properties,
 };
-use crate::perf::{Error, Result};
+use crate::perf::Result;
 
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
@@ -130,23 +130,17 @@ impl Experiment for CatchUp {
         }
         let config = readers::with_properties(turn.testbed.consumer(), turn.arm.properties)?;
         let runtime = readers::runtime()?;
-        let mut consumers = readers::at_end(&runtime, &config, &topic, 1)?;
-        let mut consumer =
-            consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
+        let mut consumer = readers::one_at_end(&runtime, &config, &topic)?;
         let over_time = SharedOverTime::default();
         let (sent, read) = turn.send_by(load, Senders::partitions(0..PARTITIONS), |start, _| {
             let at = |partition| TopicPartition::new(&*topic, partition);
             let behind: Vec<TopicPartition> = behind.map(at).collect();
             consumer.seek_to_beginning(&behind)?;
             let expected = Expected {
-                start,
-                rate: RATE,
-                records,
-                warmup: 0,
-                work: Work::Nothing,
                 over_time: over_time.clone(),
                 apart: apart(turn.arm.name),
                 backlog,
+                ..Expected::new(start, RATE, records)
             };
             runtime.block_on(Reader::new(expected).run(consumer))
         })?;

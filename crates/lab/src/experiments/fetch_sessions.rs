@@ -192,14 +192,10 @@ impl Experiment for FetchSessions {
         let (sent, (before, after, read)) =
             load.run_observed(testbed, Observe::Phases, |start| {
                 let expected = Expected {
-                    start,
-                    rate: RATE,
-                    records,
                     warmup: skipped,
                     work: Work::Sleep(WORK),
                     over_time: over_time.clone(),
-                    apart: None,
-                    backlog: 0,
+                    ..Expected::new(start, RATE, records)
                 };
                 let reading = readers::read(&runtime, consumers, &expected);
                 sleep_until(start, warmup);

@@ -56,6 +56,22 @@ pub(super) struct Expected {
     pub(super) backlog: u64,
 }
 
+impl Expected {
+    /// All of them count, are read as they come, and there is nothing to read before.
+    pub(super) fn new(start: Instant, rate: f64, records: u64) -> Self {
+        Self {
+            start,
+            rate,
+            records,
+            warmup: 0,
+            work: Work::Nothing,
+            over_time: SharedOverTime::default(),
+            apart: None,
+            backlog: 0,
+        }
+    }
+}
+
 /// What an application does with the records of a poll.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
@@ -128,6 +144,19 @@ pub(super) fn at_end(
         }
         Ok(consumers)
     })
+}
+
+/// Makes one consumer, as [`at_end`].
+///
+/// # Errors
+/// As [`at_end`].
+pub(super) fn one_at_end(
+    runtime: &Runtime,
+    config: &ConsumerConfig,
+    topic: &str,
+) -> Result<Consumer> {
+    let consumer = at_end(runtime, config, topic, 1)?.pop();
+    consumer.ok_or_else(|| Error::Unexpected("no consumer".into()))
 }
 
 /// All partitions of a topic.

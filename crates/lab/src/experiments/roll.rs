@@ -17,7 +17,7 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, Senders, rehearse, worst_ms},
-    readers::{self, Expected, SharedOverTime, Work},
+    readers::{self, Expected},
     testbed::Needs,
     workload::properties,
 };
@@ -146,16 +146,7 @@ impl Experiment for Roll {
         let pause = PAUSE.mul_f64(turn.setting.scale);
         let senders = Senders { end_with_script: true, ..Senders::default() };
         let (sent, (reader, rolled)) = turn.send_by(load, senders, |start, _| {
-            let expected = Expected {
-                start,
-                rate: RATE,
-                records,
-                warmup: 0,
-                work: Work::Nothing,
-                over_time: SharedOverTime::default(),
-                apart: None,
-                backlog: 0,
-            };
+            let expected = Expected::new(start, RATE, records);
             let reading = consumers
                 .pop()
                 .map(|consumer| readers::read_until_told(consumer, expected, sent_of.subscribe()));

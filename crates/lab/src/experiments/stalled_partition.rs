@@ -13,13 +13,13 @@ use super::{
     check::{Order, read_back},
     durability::quantile_ms,
     load::{Keys, Load, nanos, number},
-    readers::{self, Expected, Read, Reader, SharedOverTime, Work},
+    readers::{self, Expected, Read, Reader, SharedOverTime},
     testbed::Needs,
     windows::{Part, Windows},
 };
 use crate::{
     latency::Latencies,
-    perf::{Error, Pacer, Result},
+    perf::{Pacer, Result},
 };
 
 const PARTITIONS: i32 = 6;
@@ -92,8 +92,7 @@ impl Experiment for StalledPartition {
         // The arm's properties are the consumer's.
         let config = readers::with_properties(testbed.consumer(), turn.arm.properties)?;
         let arm = Arm { properties: &[], ..*turn.arm };
-        let mut consumers = readers::at_end(&runtime, &config, &topic, 1)?;
-        let consumer = consumers.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
+        let consumer = readers::one_at_end(&runtime, &config, &topic)?;
         let windows = windows(turn.setting);
         let base = Load::new(&Turn { arm: &arm, ..*turn }, &topic)?;
         let load = Load {
@@ -109,14 +108,9 @@ impl Experiment for StalledPartition {
         let stalled = TopicPartition::new(&*topic, STALLED);
         let (sent, (read, others)) = turn.send(load, |start| {
             let expected = Expected {
-                start,
-                rate: RATE,
-                records,
-                warmup: 0,
-                work: Work::Nothing,
                 over_time: over_time.clone(),
                 apart: Some(STALLED),
-                backlog: 0,
+                ..Expected::new(start, RATE, records)
             };
             runtime.block_on(consume(consumer, expected, &stalled, &windows))
         })?;

@@ -221,7 +221,7 @@ pub struct Readers {
     pub work: (Duration, Duration),
     /// What becomes of their latencies.
     pub latency: ReaderLatency,
-    /// What they have to read before.
+    /// What they have to read before, where the load ends with its records.
     pub backlog: Option<Backlog>,
     /// The partition whose records have no place in the latencies, if any.
     pub apart: Option<i32>,

@@ -8,7 +8,7 @@ use super::super::{
     Arm, ClusterKind, LatencyUntil, Readers, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
     load::{Load, sleep_until},
-    readers::{self, Expected, SharedOverTime, Work},
+    readers::{self, Expected, SharedOverTime},
     workload::properties,
 };
 use crate::{cpu::CpuTime, peers::Driver, perf::Result};
@@ -78,14 +78,9 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
     let records = load.records;
     let (sent, (read, cpu)) = turn.send(load, |start| {
         let expected = Expected {
-            start,
-            rate: RATE,
-            records,
             warmup,
-            work: Work::Nothing,
             over_time: over_time.clone(),
-            apart: None,
-            backlog: 0,
+            ..Expected::new(start, RATE, records)
         };
         let reading = readers::read(&runtime, consumers, &expected);
         // The other clients' drivers count from there, too.

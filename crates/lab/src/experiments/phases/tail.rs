@@ -19,7 +19,7 @@ use crate::{
     experiments::{
         check,
         load::Load,
-        readers::{self, Expected, Reader, Readings, SharedOverTime, Work},
+        readers::{self, Expected, Reader, Readings},
     },
     latency::Latencies,
     perf::{Error, Result},
@@ -60,9 +60,7 @@ impl Tail {
         let runtime = readers::runtime()?;
         let common = load.config.common.clone();
         let config = ConsumerConfig { common, ..ConsumerConfig::default() };
-        let mut consumers = readers::at_end(&runtime, &config, &load.topic, 1)?;
-        let none = || Error::Unexpected("no consumer".into());
-        let consumer = consumers.pop().ok_or_else(none)?;
+        let consumer = readers::one_at_end(&runtime, &config, &load.topic)?;
         Ok(Self {
             runtime,
             consumer,
@@ -75,16 +73,7 @@ impl Tail {
     /// Reads from now on; the first of `records` is due at `start`.
     pub(super) fn begin(self, start: Instant, records: u64) -> Reading {
         let Self { runtime, consumer, topic, rate, warmup } = self;
-        let reader = Reader::new(Expected {
-            start,
-            rate,
-            records,
-            warmup,
-            work: Work::Nothing,
-            over_time: SharedOverTime::default(),
-            apart: None,
-            backlog: 0,
-        });
+        let reader = Reader::new(Expected { warmup, ..Expected::new(start, rate, records) });
         let load_is_over = Arc::new(AtomicBool::new(false));
         let task = runtime.spawn(read(consumer, topic, reader, load_is_over.clone()));
         Reading { runtime, load_is_over, task }

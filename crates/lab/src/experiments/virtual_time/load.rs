@@ -115,8 +115,11 @@ impl Load {
         let length = slots.len() as u64;
         let own = (0..).zip(slots).filter(|(_, slot)| slot.producer == producer);
         let own: Vec<u64> = own.map(|(turn, _)| turn).collect();
-        let rounds = if own.is_empty() { 0..0 } else { 0..u64::MAX / length };
-        rounds.flat_map(move |round| own.clone().into_iter().map(move |turn| round * length + turn))
+        let count = own.len() as u64;
+        (0..).map_while(move |index: u64| {
+            let turn = own[index.checked_rem(count)? as usize];
+            Some(index / count * length + turn)
+        })
     }
 
     /// How many records are sent.

@@ -89,21 +89,18 @@ impl Reading {
         handle: &Handle,
         start: Instant,
     ) -> Self {
-        let behind = workload.readers.as_ref().and_then(|readers| readers.backlog.clone());
+        let readers = workload.readers.clone().unwrap_or_default();
+        let Readers { latency, apart, backlog: ref behind, .. } = readers;
         let sent = watch::Sender::new(None);
         let over_time = SharedOverTime::default();
         let expected = Expected {
-            start,
-            rate: workload.rate.unwrap_or(f64::INFINITY),
-            records: workload.records,
             warmup: workload.warmup,
-            work: workload.readers.as_ref().map_or(Work::Nothing, |readers| work(readers, handle)),
+            work: work(&readers, handle),
             over_time: over_time.clone(),
-            apart: workload.readers.as_ref().and_then(|readers| readers.apart),
+            apart,
             backlog: behind.as_ref().map_or(0, |backlog| backlog.records),
+            ..Expected::new(start, workload.rate.unwrap_or(f64::INFINITY), workload.records)
         };
-        let latency =
-            workload.readers.as_ref().map_or(ReaderLatency::Beside, |readers| readers.latency);
         let read = |consumer| match workload.end {
             End::Records => tokio::spawn(read_from(consumer, behind.clone(), expected.clone())),
             End::Script => {
