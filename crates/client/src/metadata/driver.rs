@@ -117,6 +117,8 @@ struct Ask<'a> {
     source: Source,
     /// Addresses of brokers under suspicion.
     avoid: BTreeSet<String>,
+    /// The address of the broker to ask first.
+    informed: Option<String>,
 }
 
 impl Control {
@@ -128,11 +130,10 @@ impl Control {
     ) -> Result<MetadataResponse> {
         let known = shared.snapshot.load().nodes().next().is_some();
         let source = self.recovery.source(known, Instant::now().into_std());
-        let avoid = shared.take_avoided();
-        let ask = Ask { shared, request: request_for(shared, group), source, avoid };
+        let (avoid, informed) = (shared.take_avoided(), shared.take_informed());
+        let ask = Ask { shared, request: request_for(shared, group), source, avoid, informed };
         let rebootstraps = known && source == Source::Bootstrap;
-        let open =
-            self.open.take().filter(|open| !rebootstraps && !ask.avoid.contains(&**open.peer()));
+        let open = self.open.take().filter(|open| !rebootstraps && ask.may_go_to(open.peer()));
         // A broker that hangs must not keep the others' answers from us: the first tries are short.
         let common = &shared.common;
         let patience = common.retry_backoff_max.max(PATIENCE_FLOOR);
@@ -204,12 +205,19 @@ impl Ask<'_> {
         self.exchange(None, others, &nobody).await.map_err(|_| error)
     }
 
+    /// Whether a connection to this broker will do.
+    fn may_go_to(&self, peer: &str) -> bool {
+        !self.avoid.contains(peer) && self.informed.as_deref().is_none_or(|address| address == peer)
+    }
+
     /// Whom to ask, in order. `except` has been asked already.
     fn candidates(&self, except: Option<&str>) -> Vec<(String, u16)> {
         let mut all = self.shared.candidates(self.source);
-        let avoided = |(host, port): &(String, u16)| self.avoid.contains(&format!("{host}:{port}"));
         // A suspect is better than nobody.
-        all.sort_by_key(avoided);
+        all.sort_by_cached_key(|(host, port)| {
+            let address = format!("{host}:{port}");
+            (self.avoid.contains(&address), self.informed.as_ref() != Some(&address))
+        });
         all.retain(|(host, port)| except != Some(&format!("{host}:{port}")));
         all
     }

@@ -99,6 +99,8 @@ struct Wanted {
     refresh: Refresh,
     /// Brokers not to ask.
     avoid: BTreeSet<i32>,
+    /// A broker that is known to know more than we do, to be asked first.
+    informed: Option<i32>,
 }
 
 /// Ends the driver's task when the last handle goes.
@@ -130,7 +132,8 @@ impl MetadataHandle {
             group_topics: GROUP_TOPICS,
             group_partitions: GROUP_PARTITIONS,
         };
-        let wanted = Wanted { refresh: Refresh::new(policy), avoid: BTreeSet::new() };
+        let wanted =
+            Wanted { refresh: Refresh::new(policy), avoid: BTreeSet::new(), informed: None };
         let shared = Arc::new(Shared {
             env: env.clone(),
             common: common.clone(),
@@ -178,6 +181,13 @@ impl MetadataHandle {
         self.shared.wanted.lock().avoid.insert(broker);
         self.shared.suspected.notify_one();
         self.request_refresh(topic);
+    }
+
+    /// As [`Self::request_refresh`], asking `broker`, whose answer to something else has shown that it knows more than we do.
+    /// Others may be late to learn of it.
+    pub(crate) fn request_refresh_from(&self, topic: &str, broker: i32) {
+        self.shared.wanted.lock().informed = Some(broker);
+        self.request_refresh(Some(topic));
     }
 
     /// The topic's leaders, asked for if not known yet. Waits until `deadline`.
@@ -380,6 +390,13 @@ impl Shared {
         let avoided = self.suspects();
         self.wanted.lock().avoid.clear();
         avoided
+    }
+
+    /// The address of the broker that the next request is to be sent to, if there is one that knows more than others.
+    fn take_informed(&self) -> Option<String> {
+        let snapshot = self.snapshot.load();
+        let informed = snapshot.node(self.wanted.lock().informed.take()?)?;
+        Some(format!("{}:{}", informed.host, informed.port))
     }
 
     fn suspects(&self) -> BTreeSet<String> {

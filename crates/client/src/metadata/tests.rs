@@ -113,6 +113,25 @@ async fn a_suspected_broker_is_not_asked_and_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_broker_that_knows_more_is_asked_first_unless_it_is_suspected() {
+    let world = World::new(&[1, 2, 3], &["t", "u", "v"]);
+    let metadata = known(&world, &config(&[1])).await;
+    for (topic, informed) in [("t", 3), ("u", 2)] {
+        metadata.request_refresh_from(topic, informed);
+        sleep(10 * MS).await;
+        assert_eq!(world.brokers_asked().last(), Some(&(informed as u16)));
+    }
+    // Its connection is kept for what comes next.
+    metadata.request_refresh(Some("v"));
+    sleep(10 * MS).await;
+    assert_eq!(world.brokers_asked(), [3, 2, 2]);
+    metadata.request_refresh_from("t", 3);
+    metadata.request_refresh_avoiding(Some("t"), 3);
+    sleep(500 * MS).await;
+    assert_ne!(world.brokers_asked()[3], 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_first_error_is_not_delayed_and_the_second_waits() {
     let world = World::new(&[1, 2], &["t"]);
     let metadata = known(&world, &config(&[1])).await;

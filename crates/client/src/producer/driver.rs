@@ -301,7 +301,7 @@ impl Session {
                 if pause > 0 {
                     throttle(lane, shared, Duration::from_millis(pause));
                 }
-                settle::answered(shared, request, &answer, now);
+                settle::answered(shared, lane.broker, request, &answer, now);
                 Ok(())
             }
             Err(error) => {

@@ -22,14 +22,15 @@ use super::{
 };
 use crate::{Error, LeaderDiscovery, error::one_line};
 
-/// Settles every batch of an answered request.
+/// Settles every batch of a request that `broker` has answered.
 pub(super) fn answered(
     shared: &Shared,
+    broker: i32,
     request: Request,
     answer: &ProduceResponse,
     acknowledged: Instant,
 ) {
-    learn_leaders(shared, &request, answer);
+    learn_leaders(shared, broker, &request, answer);
     let written = request.written;
     for sent in request.batches {
         match find(answer, &sent) {
@@ -89,7 +90,7 @@ pub(super) fn written_without_answer(shared: &Shared, request: Request) {
 }
 
 /// Applies the leaders that the answer names in one step, before any batch goes back to its queue (KIP-951).
-fn learn_leaders(shared: &Shared, request: &Request, answer: &ProduceResponse) {
+fn learn_leaders(shared: &Shared, broker: i32, request: &Request, answer: &ProduceResponse) {
     if shared.config.leader_discovery != LeaderDiscovery::Hint {
         return;
     }
@@ -109,7 +110,14 @@ fn learn_leaders(shared: &Shared, request: &Request, answer: &ProduceResponse) {
     }
     let endpoints: Vec<Node> =
         answer.node_endpoints.iter().filter_map(Node::from_endpoint).collect();
-    shared.metadata.apply_hints(&hints, &endpoints);
+    let taken = shared.metadata.apply_hints(&hints, &endpoints);
+    // One leader that has moved is hardly ever alone, and this broker knows of the others what it knows of this one: what
+    // would be sent to where they were is bound to come back.
+    let mut topics: Vec<Arc<str>> = taken.into_iter().map(|hint| hint.topic).collect();
+    topics.dedup();
+    for topic in topics {
+        shared.metadata.request_refresh_from(&topic, broker);
+    }
 }
 
 fn find<'a>(answer: &'a ProduceResponse, sent: &Sent) -> Option<&'a ProducePartitionResponse> {
