@@ -21,10 +21,7 @@ use super::{
     testbed::Needs,
     workload::properties,
 };
-use crate::{
-    peers::Peer,
-    perf::{Error, Result},
-};
+use crate::{peers::Peer, perf::Result};
 
 const RATE: f64 = 5000.0;
 const SIZE: usize = 1000;
@@ -276,8 +273,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         let (mut worst, mut moves) = (Seen::default(), Vec::new());
         for part in MOVES {
             sleep_until(start, run.mul_f64(part));
-            let asked = Instant::now();
-            let seen = move_all(testbed, &topic)?;
+            let (asked, seen) = move_all(testbed, &topic)?;
             moves.push((asked, asked + seen.all));
             worst = worst.max(seen);
         }
@@ -295,22 +291,19 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Moves every leader and says when the brokers' metadata showed it, since it was asked for.
-fn move_all(testbed: &Testbed, topic: &str) -> Result<Seen> {
+/// Moves every leader; says when that was asked for, and when the brokers' metadata showed it.
+fn move_all(testbed: &Testbed, topic: &str) -> Result<(Instant, Seen)> {
     let former = testbed.describe(topic)?;
     let moved = |now: &TopicDescription| {
         let pairs = now.partitions.iter().zip(&former.partitions);
         now.partitions.len() == former.partitions.len()
             && pairs.into_iter().all(|(now, old)| now.leader.is_some() && now.leader != old.leader)
     };
-    std::thread::scope(|scope| {
-        let asked = Instant::now();
-        let brokers = testbed.broker_ids();
-        let watcher =
-            scope.spawn(move || watch(testbed, &brokers, topic, asked, MOVE_LIMIT, moved));
-        testbed.rotate_leaders(topic)?;
-        watcher.join().map_err(|_| Error::Unexpected("the observer panicked".into()))?
-    })
+    let brokers = testbed.broker_ids();
+    let rotate = |_| testbed.rotate_leaders(topic);
+    let (asked, rotated, seen) = watch(testbed, &brokers, topic, MOVE_LIMIT, moved, rotate)?;
+    rotated?;
+    Ok((asked, seen?))
 }
 
 fn kip_951() -> Vec<Published> {

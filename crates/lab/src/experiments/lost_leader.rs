@@ -5,10 +5,7 @@
 //! and acks=all every partition waits until the cluster drops the broker. Two experiments that differ in the
 //! fault only: `killed-leader` and `frozen-leader`.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use curtail::{ProducerConfig, TopicDescription};
 
@@ -270,27 +267,24 @@ impl LostLeader {
                 })
         };
         sleep_until(start, plan.before);
-        let struck = Instant::now();
-        match self.0 {
-            Fault::Killed => testbed.kill(victim)?,
-            Fault::Frozen => testbed.freeze(victim)?,
-        }
-        let (seen, until) = thread::scope(|scope| {
-            let limit = plan.session + GRACE;
-            let watcher =
-                scope.spawn(move || watch(testbed, &others, topic, struck, limit, dropped));
-            if self.0 == Fault::Frozen {
-                sleep_until(struck, plan.frozen);
+        let limit = plan.session + GRACE;
+        let (struck, done, seen) = watch(testbed, &others, topic, limit, dropped, |struck| {
+            match self.0 {
+                Fault::Killed => testbed.kill(victim)?,
+                Fault::Frozen => {
+                    testbed.freeze(victim)?;
+                    sleep_until(struck, plan.frozen);
+                }
             }
-            // A broker that goes on is soon back in sync: not before all have shown that it was dropped.
-            let seen = watcher.join();
-            if self.0 == Fault::Frozen {
-                testbed.thaw(victim)?;
-            }
-            let until = Instant::now();
-            let seen = seen.map_err(|_| Error::Unexpected("the observer panicked".into()))?;
-            Ok::<_, Error>((seen?, until))
+            Ok::<_, Error>(())
         })?;
+        // A broker that goes on is soon back in sync: not before all have shown that it was dropped.
+        if self.0 == Fault::Frozen {
+            testbed.thaw(victim)?;
+        }
+        let until = Instant::now();
+        done?;
+        let seen = seen?;
         Ok((struck, until, seen))
     }
 }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use curtail::{Admin, AdminConfig, TopicDescription};
-use tokio::{runtime::Builder, time::timeout};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
 
 use super::Testbed;
 use crate::perf::{Error, Result};
@@ -24,63 +27,93 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    fn of(each: Vec<Result<Duration>>) -> Result<Self> {
+        let each: Vec<Duration> = each.into_iter().collect::<Result<_>>()?;
+        let first = each.iter().min().copied().unwrap_or_default();
+        let all = each.iter().max().copied().unwrap_or_default();
+        Ok(Self { first, all })
+    }
+
     /// The longer time of each.
     pub(super) fn max(self, other: Self) -> Self {
         Self { first: self.first.max(other.first), all: self.all.max(other.all) }
     }
 }
 
-/// Asks each of these brokers about the topic until it says what is waited for.
+/// Does something, and asks each of these brokers about the topic until it says what is waited for. The connections are open
+/// before: to open them takes processor time that the brokers need for what is done.
+///
+/// Gives when it was begun, what came of it, and what was seen.
 ///
 /// # Errors
 /// When one has not said it within `limit`.
-pub(super) fn watch(
+pub(super) fn watch<T>(
     testbed: &Testbed,
     brokers: &[i32],
     topic: &str,
-    since: Instant,
     limit: Duration,
     said: impl Fn(&TopicDescription) -> bool + Sync,
-) -> Result<Seen> {
+    act: impl FnOnce(Instant) -> T,
+) -> Result<(Instant, T, Result<Seen>)> {
+    let watchers = brokers.iter().map(|&id| Watcher::connect(&testbed.address(id)?, topic));
+    let watchers = watchers.collect::<Result<Vec<_>>>()?;
     let said = &said;
-    let seen: Vec<Result<Duration>> = thread::scope(|scope| {
-        let watchers: Vec<_> = brokers
-            .iter()
-            .map(|&id| {
-                scope.spawn(move || watch_one(&testbed.address(id)?, topic, since, limit, said))
-            })
-            .collect();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let until = |watcher: Watcher| move || watcher.until(topic, began, limit, said);
+        let watching: Vec<_> =
+            watchers.into_iter().map(|watcher| scope.spawn(until(watcher))).collect();
+        let done = act(began);
         let joined = |watcher: thread::ScopedJoinHandle<'_, _>| {
             watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        watchers.into_iter().map(joined).collect()
-    });
-    let seen: Vec<Duration> = seen.into_iter().collect::<Result<_>>()?;
-    let first = seen.iter().min().copied().unwrap_or_default();
-    let all = seen.iter().max().copied().unwrap_or_default();
-    Ok(Seen { first, all })
+        let seen: Vec<Result<Duration>> = watching.into_iter().map(joined).collect();
+        Ok((began, done, Seen::of(seen)))
+    })
 }
 
-fn watch_one(
-    address: &str,
-    topic: &str,
-    since: Instant,
-    limit: Duration,
-    said: &impl Fn(&TopicDescription) -> bool,
-) -> Result<Duration> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
-    runtime.block_on(async {
-        let admin = Admin::new(AdminConfig::new(address))?;
-        while since.elapsed() < limit {
-            let described = timeout(limit, admin.describe_topics(&[topic])).await;
-            let topic =
-                described.ok().and_then(Result::ok).and_then(|topics| topics.into_iter().next());
-            if topic.is_some_and(|(_, topic)| topic.is_ok_and(|topic| said(&topic))) {
-                return Ok(since.elapsed());
+/// Asks one broker.
+struct Watcher {
+    runtime: Runtime,
+    admin: Admin,
+    address: String,
+}
+
+impl Watcher {
+    fn connect(address: &str, topic: &str) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
+        let admin = runtime.block_on(async {
+            let admin = Admin::new(AdminConfig::new(address))?;
+            admin.describe_topics(&[topic]).await?;
+            Ok::<_, Error>(admin)
+        })?;
+        Ok(Self { runtime, admin, address: address.to_owned() })
+    }
+
+    /// Asks until the broker says it; gives how long that took.
+    fn until(
+        self,
+        topic: &str,
+        began: Instant,
+        limit: Duration,
+        said: &impl Fn(&TopicDescription) -> bool,
+    ) -> Result<Duration> {
+        let Self { runtime, admin, address } = self;
+        runtime.block_on(async {
+            while began.elapsed() < limit {
+                let described = timeout(limit, admin.describe_topics(&[topic])).await;
+                let topic = described
+                    .ok()
+                    .and_then(Result::ok)
+                    .and_then(|topics| topics.into_iter().next());
+                if topic.is_some_and(|(_, topic)| topic.is_ok_and(|topic| said(&topic))) {
+                    return Ok(began.elapsed());
+                }
+                tokio::time::sleep(PAUSE).await;
             }
-            tokio::time::sleep(PAUSE).await;
-        }
-        let text = format!("the metadata of {address} does not show the change after {limit:?}");
-        Err(Error::Unexpected(text))
-    })
+            let text =
+                format!("the metadata of {address} does not show the change after {limit:?}");
+            Err(Error::Unexpected(text))
+        })
+    }
 }
