@@ -9,7 +9,8 @@
 //!   another broker while a batch is with the former one: each has its answer there or has been given back
 //!   ([`PartitionQueue::retry`]), after which an answer of the former broker must not count any more;
 //! * a batch that may as well be written to another partition is not sent behind one that came back, until something
-//!   is written ([`PartitionQueue::is_doubtful`]);
+//!   is written ([`PartitionQueue::is_doubtful`]); where nothing came back, one record of it tries the leader
+//!   ([`Take::Trial`]);
 //! * a sequence that can never be written is not waited for: the partition goes on in the next epoch, and a batch
 //!   of which nobody knows whether it was written under the old epoch is never written under the new one.
 //!
@@ -102,6 +103,27 @@ pub struct Batch<C> {
 }
 
 impl<C> Batch<C> {
+    fn never_taken(
+        payload: Bytes,
+        records: u32,
+        created: Instant,
+        completion: C,
+        bound: bool,
+    ) -> Self {
+        Self {
+            payload,
+            records,
+            created,
+            attempts: 0,
+            first_taken: None,
+            completion,
+            order: Order::NEVER_TAKEN,
+            bound,
+            stamp: None,
+            outcome_unknown: false,
+        }
+    }
+
     /// The encoded batch. A clone keeps the buffer alive until the socket is done with it.
     pub fn payload(&self) -> &Bytes {
         &self.payload
@@ -188,6 +210,9 @@ pub enum Readiness {
 pub enum Take<C> {
     /// Send this one.
     Batch(Batch<C>),
+    /// Whether the leader takes anything is not known, and one record tells as much as many: give this batch back in these
+    /// parts ([`PartitionQueue::put_back`]), and ask again.
+    Trial(Batch<C>, Parts),
     /// There is nothing to send.
     Empty,
     /// Ask again at this time: the open batch lingers or the partition backs off.
@@ -268,18 +293,13 @@ impl<C> Work<C> {
         let sealed = open.builder.seal(&policy.compression, &mut Vec::new());
         let payload =
             Bytes::from(sealed.expect("a valid compression level and a batch below 2 GiB"));
-        self.sealed.push_back(Batch {
+        self.sealed.push_back(Batch::never_taken(
             payload,
             records,
-            created: open.created,
-            attempts: 0,
-            first_taken: None,
-            completion: open.completion,
-            order: Order::NEVER_TAKEN,
-            bound: open.bound,
-            stamp: None,
-            outcome_unknown: false,
-        });
+            open.created,
+            open.completion,
+            open.bound,
+        ));
     }
 
     fn landed(&mut self, order: Order) {
@@ -312,6 +332,16 @@ impl<C> Work<C> {
             (None, None, open) => open.as_ref().is_none_or(|open| open.bound),
         };
         self.doubtful && !self.in_flight.is_empty() && !is_next_bound
+    }
+
+    /// The next batch if it is to try the broker with more records than one that could as well be written elsewhere.
+    fn take_trial(&mut self, policy: &BatchPolicy) -> Option<(Batch<C>, Parts)> {
+        if !self.doubtful || !self.in_flight.is_empty() || !self.again.is_empty() {
+            return None;
+        }
+        let first = self.sealed.front().filter(|batch| !batch.bound && batch.records > 1)?;
+        let parts = Parts::first_alone(first, policy).ok()?;
+        Some((self.sealed.pop_front()?, parts))
     }
 
     fn is_drained(&self) -> bool {
@@ -484,6 +514,9 @@ impl<C> PartitionQueue<C> {
         let work = self.work();
         if work.is_tested_before_next() {
             return Take::AfterOutcome;
+        }
+        if let Some((batch, parts)) = work.take_trial(policy) {
+            return Take::Trial(batch, parts);
         }
         let Some(mut batch) = work.again.pop_front().or_else(|| work.sealed.pop_front()) else {
             return self.take_open(policy, idempotence, broker, now);

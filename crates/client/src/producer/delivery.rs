@@ -146,7 +146,7 @@ impl BatchResult {
     }
 
     /// From now on the records are in these batches, each with its number of records.
-    pub(super) fn became(&self, parts: impl IntoIterator<Item = (u32, Arc<Self>)>) {
+    fn became(&self, parts: impl IntoIterator<Item = (u32, Arc<Self>)>) {
         let mut first = 0;
         let parts = parts.into_iter().map(|(records, result)| {
             let part = Part { first, result };
@@ -183,6 +183,21 @@ impl BatchResult {
             timestamp: acknowledged.log_append_time.unwrap_or(timestamp),
             log_append_time: acknowledged.log_append_time,
         })
+    }
+}
+
+/// A batch whose records are in smaller ones by now, each with its number of records.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Divided {
+    whole: Arc<BatchResult>,
+    parts: Vec<(u32, Arc<BatchResult>)>,
+}
+
+impl Divided {
+    /// Tells those who wait for the batch. Not under a lock: it wakes them.
+    pub(super) fn tell(self) {
+        self.whole.became(self.parts);
     }
 }
 
@@ -310,22 +325,24 @@ impl Completion {
     }
 
     /// Hands the records over to smaller batches, each with its share of records and bytes: their completions, with what
-    /// the batch holds. [`BatchResult::became`] is for the caller.
-    pub(super) fn divide(mut self, shares: &[Share]) -> Vec<Self> {
-        let Some(mut memory) = self.memory.take() else { return Vec::new() };
+    /// the batch holds. Those who wait are yet to be told.
+    pub(super) fn divide(mut self, shares: &[Share]) -> (Vec<Self>, Divided) {
+        let mut memory = self.memory.take();
         let mut interception = self.interception.take();
         let mut parts: Vec<Self> = shares
             .iter()
             .map(|share| Self {
                 result: BatchResult::new(self.result.topic.clone(), self.result.partition()),
-                memory: Some(memory.split_off(share.bytes)),
+                memory: memory.as_mut().map(|all| all.split_off(share.bytes)),
                 interception: interception.as_mut().map(|all| all.split_off(share.records)),
             })
             .collect();
-        if let Some(last) = parts.last_mut() {
-            last.hold(memory);
+        if let (Some(last), Some(rest)) = (parts.last_mut(), memory) {
+            last.hold(rest);
         }
-        parts
+        let records = shares.iter().map(|share| share.records);
+        let results = records.zip(parts.iter().map(|part| part.result.clone())).collect();
+        (parts, Divided { whole: self.result.clone(), parts: results })
     }
 
     pub(super) fn acknowledge(mut self, acknowledged: Acknowledged) {

@@ -17,7 +17,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use curtail_net::Socket;
 use curtail_proto::{
-    accumulator::{Batch, Readiness, Take},
+    accumulator::{Batch, Readiness},
     inflight::InFlight,
     load::Load,
     metadata::Leader,
@@ -31,6 +31,9 @@ use curtail_wire::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
+mod collect;
+
+use self::collect::Trial;
 use super::{
     delivery::Completion,
     partition::{Partition, PartitionState, Place},
@@ -382,11 +385,18 @@ impl Lane {
             if self.waits_for_answer(up, shared, now) {
                 return Ok(Pumped::Done);
             }
-            let batches = self.collect(shared, now.into_std());
-            if batches.is_empty() {
+            let (batches, trials) = self.collect(shared, now.into_std());
+            let is_done = batches.is_empty();
+            if !is_done {
+                self.enqueue(up, shared, batches, now);
+            }
+            for Trial { partition, whole } in trials {
+                whole.tell();
+                shared.evacuate(&partition);
+            }
+            if is_done {
                 return Ok(Pumped::Done);
             }
-            self.enqueue(up, shared, batches, now);
         }
     }
 
@@ -424,77 +434,6 @@ impl Lane {
             return false;
         };
         self.suspicion.is_some() && now.saturating_duration_since(oldest.written) > most
-    }
-
-    /// Takes one batch from each ready partition, up to `max.request.size`.
-    fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Vec<Sent> {
-        let topics = shared.topics.load();
-        let mut batches: Vec<Sent> = Vec::new();
-        let mut bytes = 0;
-        let turn = shared.next_turn();
-        let mut work = self.work.lock();
-        work.promote(self, now);
-        // A partition that stays ready goes to the end of the list: each is looked at once a request.
-        for _ in 0..work.ready.len() {
-            let Some(partition) = work.ready.pop_front() else { break };
-            let mut state = partition.state.lock();
-            if !state.is_in(self, Place::Ready) {
-                continue;
-            }
-            if state.queue.next_expiry(&shared.policy).is_some_and(|expiry| expiry <= now) {
-                drop(state);
-                shared.expire(&partition, None);
-                state = partition.state.lock();
-            }
-            // A partition that left the lane and came back has two entries. A request carries one batch of each
-            // partition: an answer names only the partition, so two could not be told apart. If there is more, the
-            // entry for it is further back.
-            if state.was_taken_in(turn) {
-                continue;
-            }
-            let full = bytes + state.queue.next_len() > shared.config.max_request_size;
-            if full && !batches.is_empty() {
-                drop(state);
-                work.ready.push_front(partition);
-                break;
-            }
-            let idempotence = shared.identity.stamps(&partition, &mut state);
-            match state.queue.take(&shared.policy, idempotence, self.broker, now) {
-                Take::Batch(batch) => {
-                    bytes += batch.payload().len();
-                    let more = !state.queue.is_drained();
-                    let leader = state.leader;
-                    state.taken(turn);
-                    state.place = if more { Place::Ready } else { Place::Idle };
-                    drop(state);
-                    if more {
-                        work.ready.push_back(partition.clone());
-                    }
-                    let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
-                    let stats = self.stats.clone();
-                    batches.push(Sent { stats, partition, batch, topic_id, leader });
-                }
-                Take::At(at) => {
-                    state.place = Place::Timed;
-                    drop(state);
-                    work.add_timed(at, partition);
-                }
-                Take::AfterAnotherId(spent) => {
-                    state.place = Place::Idle;
-                    drop(state);
-                    shared.ask_for_another_id(spent);
-                }
-                Take::Empty | Take::AfterOutcome | Take::AfterIdentity => {
-                    state.place = Place::Idle;
-                }
-            }
-        }
-        drop(work);
-        // The request groups partitions by topic.
-        batches.sort_by(|a, b| {
-            (&a.partition.topic, a.partition.index).cmp(&(&b.partition.topic, b.partition.index))
-        });
-        batches
     }
 
     fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, written: Instant) {

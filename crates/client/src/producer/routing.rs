@@ -374,7 +374,7 @@ fn keep_to_routes(shared: &Shared, topic: &TopicState) {
 }
 
 /// Moves what was never sent and is bound to no partition from a partition in trouble to others. The caller holds no
-/// lock but that of the lanes.
+/// lock but that of the lanes or of a link.
 pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
     if !shared.routing.policy.moves {
         return;
@@ -386,7 +386,7 @@ pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Part
 }
 
 /// Records stay where they may wait for long, after a search for a better place that began when there were `ends` of a
-/// trouble. The caller holds no lock but that of the lanes.
+/// trouble. The caller holds no lock but that of the lanes or of a link.
 pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, ends: u64) {
     if shared.routing.policy.moves && topic.kept.keep(partition.index as u32, ends) {
         reconsider(shared, topic);
@@ -394,7 +394,7 @@ pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, e
 }
 
 /// A trouble has ended: moves what stayed in others because there was no better place. The caller holds no lock but that
-/// of the lanes.
+/// of the lanes or of a link.
 pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     loop {
         let kept = topic.kept.take();

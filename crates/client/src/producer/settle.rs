@@ -261,8 +261,8 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     }
     if !moved {
         shared.metadata.request_refresh(Some(&partition.topic));
-        shared.evacuate(&partition);
     }
+    shared.evacuate(&partition);
     if let Some(batch) = refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));
@@ -288,22 +288,22 @@ fn split(shared: &Shared, sent: Sent, cause: &Error) {
     };
     let Sent { stats, partition, batch, .. } = sent;
     tracing::debug!(partition = partition.index, parts = parts.shares().len(), %cause, "split");
-    let whole = batch.completion.result().clone();
     let payload = batch.payload().clone();
-    let mut results = Vec::new();
+    let mut divided = None;
     let mut state = partition.state.lock();
     let shares: Vec<Share> = parts.shares().collect();
     let refused = state.queue.split(batch, parts, |completion| {
-        let completions = completion.divide(&shares);
-        let records = shares.iter().map(|share| share.records);
-        results.extend(records.zip(completions.iter().map(|part| part.result().clone())));
+        let (completions, whole) = completion.divide(&shares);
+        divided = Some(whole);
         completions
     });
     resubmit(state, &partition);
+    if let Some(divided) = divided {
+        divided.tell();
+    }
     match refused {
         None => {
             stats.batch_split();
-            whole.became(results);
             shared.memory.recycle(payload);
         }
         Some(batch) => {

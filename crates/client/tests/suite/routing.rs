@@ -374,6 +374,57 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
     until("at most one record waits for the new leader", || waiting() <= 1).await;
 }
 
+/// One record tells whether a new leader acknowledges anything: the rest of its batch is not bound to find out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_record_of_a_batch_tries_a_new_leader() {
+    const FETCH: i16 = 1;
+    const RECORDS: usize = 20;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
+    backend.create_topic(TOPIC, 2, 2).await;
+    // Records leave when they are flushed, and stay with one partition until then, however long brokers take.
+    let properties = [
+        ("linger.ms", "80000"),
+        ("delivery.timeout.ms", "120000"),
+        ("partitioner.adaptive.partitioning.enable", "false"),
+        ("metadata.max.age.ms", "100"),
+        ("curtail.suspicion.enable", "false"),
+    ];
+    let producer = producer(&backend, &properties);
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, others) = shared_broker_and_others(cluster);
+    for partition in 0..2 {
+        cluster.move_leader(TOPIC, partition, former).expect("moved");
+    }
+    cluster.settled().await;
+    let keyless = || producer.send(Record::to(TOPIC).value("keyless"));
+    for partition in 0..2 {
+        let record = Record::to(TOPIC).partition(partition).value("hello");
+        drop(producer.send(record).await.expect("there is room"));
+    }
+    let first = keyless().await.expect("there is room");
+    producer.flush().await.expect("acknowledged");
+    let chosen = acknowledged(first).await.partition;
+    let mut deliveries = Vec::new();
+    for _ in 0..RECORDS {
+        deliveries.push(keyless().await.expect("there is room"));
+    }
+    let next = others[chosen as usize];
+    cluster.move_leader(TOPIC, chosen, next).expect("moved");
+    let connections = || producer.metrics().brokers.get(&next).map(|b| b.connection_count);
+    until("the producer knows the new leader", || connections() == Some(1)).await;
+    cluster.settled().await;
+    cluster.delay(Some(next), Some(FETCH), patient);
+    let flushed = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.flush().await }
+    });
+    let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
+    until("one record waits for the new leader", || waiting() == 1).await;
+    assert!(!flushed.is_finished(), "that record is not acknowledged");
+    flushed.abort();
+}
+
 /// They stay with a broker that hangs only while the others refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them() {

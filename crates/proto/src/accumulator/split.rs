@@ -1,4 +1,4 @@
-//! A batch that is too large for its topic, in parts (KAFKA-3995).
+//! A batch in parts: because it is too large for its topic (KAFKA-3995), or because one record is enough to try a leader.
 
 use bytes::Bytes;
 use curtail_wire::records::{
@@ -6,6 +6,8 @@ use curtail_wire::records::{
     mark_transactional, stamp,
 };
 
+#[cfg(doc)]
+use super::Take;
 use super::{Batch, BatchPolicy, Order, PartitionQueue, numbering::sequence_after};
 
 #[cfg(test)]
@@ -49,32 +51,53 @@ impl Parts {
         })?;
         let size = sizing.len();
         let target = if size > policy.batch_size { policy.batch_size } else { size / 2 };
-        let mut parts = Vec::new();
-        let mut builder = BatchBuilder::new(sizing.into_buffer());
-        let mut complete = |builder: BatchBuilder| {
-            let records = builder.count();
-            // As when the batch was sealed: there is nothing to fail.
-            let sealed = builder.seal(&policy.compression, &mut Vec::new());
-            let mut payload = sealed.expect("a valid compression level and a batch below 2 GiB");
-            if whole.header.is_transactional() {
-                mark_transactional(&mut payload);
-            }
-            parts.push(Part { payload, records });
-        };
-        each_record(&whole, |record| {
-            if builder.count() > 0 && builder.size_with(record) > target {
-                complete(std::mem::replace(&mut builder, BatchBuilder::new(Vec::new())));
-            }
-            builder.append(record);
-        })?;
-        complete(builder);
-        Ok(Self { parts, target })
+        let is_full = |part: &BatchBuilder, next: &RecordData<'_>| part.size_with(next) > target;
+        Ok(Self { parts: encode(&whole, policy, is_full)?, target })
+    }
+
+    /// The first record of a batch, and the rest.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn first_alone<C>(batch: &Batch<C>, policy: &BatchPolicy) -> Result<Self, RecordError> {
+        let whole = records::Batch::parse(batch.payload.clone())?;
+        let mut is_first = true;
+        let parts = encode(&whole, policy, |_, _| std::mem::take(&mut is_first))?;
+        Ok(Self { parts, target: usize::MAX })
     }
 
     /// What each part has.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = Share> + '_ {
         self.parts.iter().map(|part| Share { records: part.records, bytes: part.payload.len() })
     }
+}
+
+/// Encodes the records anew. `is_full` says whether a part with records in it ends before the next record.
+fn encode(
+    whole: &records::Batch,
+    policy: &BatchPolicy,
+    mut is_full: impl FnMut(&BatchBuilder, &RecordData<'_>) -> bool,
+) -> Result<Vec<Part>, RecordError> {
+    let mut parts = Vec::new();
+    let mut builder = BatchBuilder::new(Vec::new());
+    let mut complete = |builder: BatchBuilder| {
+        let records = builder.count();
+        // As when the batch was sealed: there is nothing to fail.
+        let sealed = builder.seal(&policy.compression, &mut Vec::new());
+        let mut payload = sealed.expect("a valid compression level and a batch below 2 GiB");
+        if whole.header.is_transactional() {
+            mark_transactional(&mut payload);
+        }
+        parts.push(Part { payload, records });
+    };
+    each_record(whole, |record| {
+        if builder.count() > 0 && is_full(&builder, record) {
+            complete(std::mem::replace(&mut builder, BatchBuilder::new(Vec::new())));
+        }
+        builder.append(record);
+    })?;
+    complete(builder);
+    Ok(parts)
 }
 
 fn each_record(
@@ -135,6 +158,21 @@ impl<C> PartitionQueue<C> {
             before += records;
         }
         None
+    }
+}
+
+impl<C> PartitionQueue<C> {
+    /// Gives a batch back that was never sent ([`Take::Trial`]), in parts that are next, each a batch of its own; `divide`
+    /// makes a handle for each of them.
+    pub fn put_back(&mut self, batch: Batch<C>, parts: Parts, divide: impl FnOnce(C) -> Vec<C>) {
+        let Batch { created, completion, bound, .. } = batch;
+        let parts = parts.parts.into_iter().zip(divide(completion));
+        let parts = parts.map(|(part, completion)| {
+            Batch::never_taken(Bytes::from(part.payload), part.records, created, completion, bound)
+        });
+        let sealed = &mut self.work().sealed;
+        let behind = std::mem::take(sealed);
+        sealed.extend(parts.chain(behind));
     }
 }
 

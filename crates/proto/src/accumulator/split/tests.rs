@@ -203,6 +203,47 @@ fn what_was_given_up_is_not_split() {
     assert!(queue.is_idle());
 }
 
+/// Gives a batch back in parts as the producer does.
+fn put_back(queue: &mut PartitionQueue<u32>, batch: Batch<u32>, parts: Parts) {
+    let count = parts.shares().len();
+    queue.put_back(batch, parts, handles(count));
+}
+
+#[test]
+fn one_record_tries_a_new_leader_and_the_rest_may_go_elsewhere() {
+    let now = Instant::now();
+    let policy = policy(1000, 0);
+    let mut queue = one_batch(&policy, &[200; 4], now);
+    queue.leader_is_untried();
+    let Take::Trial(batch, parts) = queue.take(&policy, IDENTITY, 2, now) else {
+        panic!("a trial")
+    };
+    assert_eq!(parts.shares().map(|share| share.records).collect::<Vec<_>>(), [1, 3]);
+    put_back(&mut queue, batch, parts);
+    let tries = take(&mut queue, &policy, 2, now);
+    assert_eq!(numbers(&tries), [0]);
+    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    queue.written(&tries);
+    let rest = take(&mut queue, &policy, 2, now);
+    assert_eq!(numbers(&rest), [1, 2, 3], "it takes records");
+    assert_eq!(BatchHeader::parse(rest.payload()).expect("a header").base_sequence, 1);
+}
+
+#[test]
+fn what_is_bound_or_came_back_tries_a_new_leader_as_a_whole() {
+    let now = Instant::now();
+    let policy = policy(1000, 0);
+    let mut bound = one_batch(&policy, &[200; 4], now);
+    bound.bind();
+    bound.leader_is_untried();
+    assert_eq!(take(&mut bound, &policy, 2, now).records, 4);
+    let mut came_back = one_batch(&policy, &[200; 4], now);
+    let batch = take(&mut came_back, &policy, 1, now);
+    came_back.leader_is_untried();
+    assert!(came_back.retry(batch, false, None).is_none());
+    assert_eq!(take(&mut came_back, &policy, 2, now).records, 4);
+}
+
 /// A broker that takes no batch beyond a limit, and checks the sequences of those that it takes.
 struct Broker {
     limit: usize,
@@ -237,6 +278,7 @@ proptest! {
         batch_size in 100usize..4000,
         grows in prop::bool::ANY,
         in_flight in 1usize..=5,
+        untried in prop::bool::ANY,
     ) {
         let now = Instant::now();
         let batch_max_size = if grows { batch_size * 8 } else { 0 };
@@ -249,13 +291,18 @@ proptest! {
             let fits = alone.next_len() <= limit;
             if fits { expected.0.push(number) } else { expected.1.push(number) }
         }
+        if untried {
+            queue.leader_is_untried();
+        }
         let mut broker = Broker { limit, epoch: -1, next: 0, log: Vec::new() };
         let (mut sent, mut failed) = (VecDeque::new(), Vec::new());
         loop {
-            while sent.len() < in_flight
-                && let Take::Batch(batch) = queue.take(&policy, IDENTITY, 1, now)
-            {
-                sent.push_back(batch);
+            while sent.len() < in_flight {
+                match queue.take(&policy, IDENTITY, 1, now) {
+                    Take::Batch(batch) => sent.push_back(batch),
+                    Take::Trial(batch, parts) => put_back(&mut queue, batch, parts),
+                    _ => break,
+                }
             }
             let Some(batch) = sent.pop_front() else { break };
             let context = Context {

@@ -1,0 +1,133 @@
+//! What goes into one request: a batch of each partition that has something to send.
+
+use std::{sync::Arc, time::Instant as StdInstant};
+
+use curtail_proto::accumulator::{Batch, Share, Take};
+use curtail_wire::Uuid;
+
+use super::{Lane, Sent};
+use crate::producer::{
+    delivery::{Completion, Divided},
+    partition::{Partition, PartitionState, Place},
+    shared::Shared,
+};
+
+/// What a partition waits for that has nothing to be sent now.
+enum Wait {
+    Until(StdInstant),
+    /// Another producer id than this one, of which no epoch is left.
+    ForAnotherId(i64),
+    /// Records, an outcome, or the producer's identity: whoever brings it submits the partition again.
+    ForNews,
+}
+
+/// A batch of which one record tries a leader.
+pub(super) struct Trial {
+    pub(super) partition: Arc<Partition>,
+    pub(super) whole: Divided,
+}
+
+impl Lane {
+    /// Takes one batch from each ready partition, up to `max.request.size`. What is left of those that try a leader is to be
+    /// sent elsewhere if it can be.
+    pub(super) fn collect(
+        self: &Arc<Self>,
+        shared: &Shared,
+        now: StdInstant,
+    ) -> (Vec<Sent>, Vec<Trial>) {
+        let topics = shared.topics.load();
+        let mut batches: Vec<Sent> = Vec::new();
+        let mut trials = Vec::new();
+        let mut bytes = 0;
+        let turn = shared.next_turn();
+        let mut work = self.work.lock();
+        work.promote(self, now);
+        // A partition that stays ready goes to the end of the list: each is looked at once a request.
+        for _ in 0..work.ready.len() {
+            let Some(partition) = work.ready.pop_front() else { break };
+            let mut state = partition.state.lock();
+            if !state.is_in(self, Place::Ready) {
+                continue;
+            }
+            if state.queue.next_expiry(&shared.policy).is_some_and(|expiry| expiry <= now) {
+                drop(state);
+                shared.expire(&partition, None);
+                state = partition.state.lock();
+            }
+            // A partition that left the lane and came back has two entries. A request carries one batch of each
+            // partition: an answer names only the partition, so two could not be told apart. If there is more, the
+            // entry for it is further back.
+            if state.was_taken_in(turn) {
+                continue;
+            }
+            let full = bytes + state.queue.next_len() > shared.config.max_request_size;
+            if full && !batches.is_empty() {
+                drop(state);
+                work.ready.push_front(partition);
+                break;
+            }
+            match self.next_batch(shared, &partition, &mut state, now, &mut trials) {
+                Ok(batch) => {
+                    bytes += batch.payload().len();
+                    let more = !state.queue.is_drained();
+                    let leader = state.leader;
+                    state.taken(turn);
+                    state.place = if more { Place::Ready } else { Place::Idle };
+                    drop(state);
+                    if more {
+                        work.ready.push_back(partition.clone());
+                    }
+                    let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
+                    let stats = self.stats.clone();
+                    batches.push(Sent { stats, partition, batch, topic_id, leader });
+                }
+                Err(Wait::Until(at)) => {
+                    state.place = Place::Timed;
+                    drop(state);
+                    work.add_timed(at, partition);
+                }
+                Err(Wait::ForAnotherId(spent)) => {
+                    state.place = Place::Idle;
+                    drop(state);
+                    shared.ask_for_another_id(spent);
+                }
+                Err(Wait::ForNews) => state.place = Place::Idle,
+            }
+        }
+        drop(work);
+        // The request groups partitions by topic.
+        batches.sort_by(|a, b| {
+            (&a.partition.topic, a.partition.index).cmp(&(&b.partition.topic, b.partition.index))
+        });
+        (batches, trials)
+    }
+
+    /// The next batch of a partition, or what it waits for. Where that is to try a leader, its first record alone.
+    fn next_batch(
+        &self,
+        shared: &Shared,
+        partition: &Arc<Partition>,
+        state: &mut PartitionState,
+        now: StdInstant,
+        trials: &mut Vec<Trial>,
+    ) -> Result<Batch<Completion>, Wait> {
+        let idempotence = shared.identity.stamps(partition, state);
+        loop {
+            return match state.queue.take(&shared.policy, idempotence, self.broker, now) {
+                Take::Trial(batch, parts) => {
+                    let shares: Vec<Share> = parts.shares().collect();
+                    state.queue.put_back(batch, parts, |completion| {
+                        let (completions, whole) = completion.divide(&shares);
+                        trials.push(Trial { partition: partition.clone(), whole });
+                        completions
+                    });
+                    continue;
+                }
+                Take::Batch(batch) => Ok(batch),
+                Take::At(at) => Err(Wait::Until(at)),
+                Take::AfterAnotherId(spent) => Err(Wait::ForAnotherId(spent)),
+                Take::Empty | Take::AfterOutcome | Take::AfterIdentity => Err(Wait::ForNews),
+            };
+        }
+    }
+}
