@@ -26,6 +26,11 @@ impl Load {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// Those of records that are not on their way.
+    pub fn waiting(&self) -> usize {
+        self.held().saturating_sub(self.sent.load(Ordering::Relaxed))
+    }
+
     /// Sets [`Self::held`]. Callers take turns.
     pub fn set_held(&self, bytes: usize) {
         self.held.store(bytes, Ordering::Relaxed);
@@ -108,5 +113,6 @@ mod tests {
         assert_eq!(load.expected_wait(Some(ms(4)), ms(10)), ms(4));
         load.set_sent(1_000, true, Some(ms(10)));
         assert_eq!(load.expected_wait(Some(ms(4)), ms(10)), ms(40));
+        assert_eq!(load.waiting(), 9_000);
     }
 }

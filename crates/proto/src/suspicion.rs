@@ -14,6 +14,9 @@ use std::{
 /// The limit while no answer has come yet, within floor and ceiling (RFC 6298, 2.1).
 const UNTRIED: Duration = Duration::from_secs(1);
 
+/// So many answers in a row that take longer are needed until most of that is taken for usual.
+const HINDRANCES: u32 = 64;
+
 /// When an answer is unusually late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspicion {
@@ -39,6 +42,9 @@ pub struct AnswerTime {
     mean: Option<Duration>,
     deviation: Duration,
     last: Duration,
+    /// What one takes that has nothing in its way: shorter ones count soon, longer ones late.
+    unhindered: Duration,
+    was_late: bool,
 }
 
 impl AnswerTime {
@@ -47,13 +53,19 @@ impl AnswerTime {
     pub fn answered(&mut self, took: Duration, ceiling: Duration) {
         let took = took.min(ceiling);
         self.last = took;
+        self.was_late = self.late_after().is_some_and(|late| took > late);
         let Some(mean) = self.mean else {
             self.mean = Some(took);
             self.deviation = took / 2;
+            self.unhindered = took;
             return;
         };
         self.deviation = (self.deviation * 3 + mean.abs_diff(took)) / 4;
         self.mean = Some((mean * 7 + took) / 8);
+        self.unhindered = match took.checked_sub(self.unhindered) {
+            Some(longer) => self.unhindered + longer / HINDRANCES,
+            None => (self.unhindered * 7 + took) / 8,
+        };
     }
 
     /// The smoothed mean; `None` before the first answer.
@@ -67,9 +79,24 @@ impl AnswerTime {
         self.mean.map(|mean| mean.min(self.last))
     }
 
+    /// Whether the last answer came later than [`Self::late_after`].
+    pub fn was_late(&self) -> bool {
+        self.was_late
+    }
+
     /// What hardly any answer exceeds: the mean and four deviations. `None` before the first answer.
     pub fn at_most(&self) -> Option<Duration> {
         self.mean.map(|mean| mean + self.deviation * 4)
+    }
+
+    /// From when on a request had better wait for the answer of the one before it: that answer takes longer than nearly all, or
+    /// twice as long as one with nothing in its way. `None` before the first answer.
+    ///
+    /// Whatever is sent then gains the network's time at most, and has waited for as long as that already. The second bound
+    /// holds where the first has risen with the last few answers: a cluster that elects leaders is slow before it
+    /// refuses, and what is sent meanwhile is bound to partitions that are about to move.
+    pub fn late_after(&self) -> Option<Duration> {
+        self.at_most().map(|most| most.min(self.unhindered * 2))
     }
 }
 
@@ -217,6 +244,27 @@ mod tests {
         let mut usual = after([20; 100]);
         usual.answered(ms(1), POLICY.ceiling);
         assert_eq!(usual.likely(), Some(ms(1)));
+    }
+
+    /// The mean and the deviation of a dozen slow answers would take every further one for usual.
+    #[test]
+    fn an_answer_is_late_at_twice_what_is_usual_until_most_take_longer() {
+        assert_eq!(AnswerTime::default().late_after(), None);
+        let mut usual = after([2; 100]);
+        assert!(usual.late_after() < Some(ms(3)) && !usual.was_late(), "steady answers: {usual:?}");
+        for _ in 0..12 {
+            usual.answered(ms(20), POLICY.ceiling);
+            assert!(usual.was_late(), "{usual:?}");
+        }
+        assert!(usual.late_after() < Some(ms(11)) && usual.at_most() > Some(ms(30)), "{usual:?}");
+        usual.answered(ms(3), POLICY.ceiling);
+        assert!(!usual.was_late(), "{usual:?}");
+        let mut slower = after([2; 100]);
+        let answers = (0..200).filter(|_| {
+            slower.answered(ms(20), POLICY.ceiling);
+            slower.was_late()
+        });
+        assert!((20..100).contains(&answers.count()), "{slower:?}");
     }
 
     #[test]

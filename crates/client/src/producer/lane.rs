@@ -414,7 +414,7 @@ impl Lane {
         if !work.timed.is_empty() {
             work.promote(self, now.into_std());
         }
-        if self.is_overdue(up, now) {
+        if self.is_late(up, now, shared.config.max_request_size) {
             return true;
         }
         let complete =
@@ -425,15 +425,19 @@ impl Lane {
         !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
     }
 
-    /// Whether the oldest request waits for longer than answers of this broker do.
+    /// Whether the broker is late: the oldest request waits for longer than answers take, or the last one came late.
     ///
     /// A broker serves one request of a connection at a time: what is sent behind this one only waits there too, and what is
-    /// kept here can still go elsewhere.
-    fn is_overdue(&self, up: &Up, now: Instant) -> bool {
-        let (Some(oldest), Some(most)) = (up.in_flight.oldest(), up.answer_time.at_most()) else {
+    /// kept here can still go elsewhere. After a late answer that is so until one is on time; but if more waits than a request
+    /// can carry, the broker is late because of what it is sent, and only the age of the oldest request counts.
+    fn is_late(&self, up: &Up, now: Instant, most: usize) -> bool {
+        let (Some(oldest), Some(late)) = (up.in_flight.oldest(), up.answer_time.late_after())
+        else {
             return false;
         };
-        self.suspicion.is_some() && now.saturating_duration_since(oldest.written) > most
+        let is_overdue = now.saturating_duration_since(oldest.written) > late;
+        let was_late = || up.answer_time.was_late() && self.load.waiting() <= most;
+        self.suspicion.is_some() && (is_overdue || was_late())
     }
 
     fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, written: Instant) {
