@@ -53,7 +53,7 @@ impl AnswerTime {
     pub fn answered(&mut self, took: Duration, ceiling: Duration) {
         let took = took.min(ceiling);
         self.last = took;
-        self.was_late = self.late_after().is_some_and(|late| took > late);
+        self.was_late = self.mean.is_some() && took > self.hindered();
         let Some(mean) = self.mean else {
             self.mean = Some(took);
             self.deviation = took / 2;
@@ -79,7 +79,8 @@ impl AnswerTime {
         self.mean.map(|mean| mean.min(self.last))
     }
 
-    /// Whether the last answer came later than [`Self::late_after`].
+    /// Whether the last answer took twice as long as one with nothing in its way. What is only more than nearly all take can be
+    /// a matter of microseconds, and says nothing of the next one.
     pub fn was_late(&self) -> bool {
         self.was_late
     }
@@ -96,7 +97,12 @@ impl AnswerTime {
     /// holds where the first has risen with the last few answers: a cluster that elects leaders is slow before it
     /// refuses, and what is sent meanwhile is bound to partitions that are about to move.
     pub fn late_after(&self) -> Option<Duration> {
-        self.at_most().map(|most| most.min(self.unhindered * 2))
+        self.at_most().map(|most| most.min(self.hindered()))
+    }
+
+    /// Longer than that takes no answer with nothing in its way.
+    fn hindered(&self) -> Duration {
+        self.unhindered * 2
     }
 }
 
