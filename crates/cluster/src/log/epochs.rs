@@ -1,4 +1,8 @@
 //! The leader epochs of a log and where each begins (KIP-101, KIP-279).
+//!
+//! Its batches carry them, so what an append begins is not written at once: making a file would cost more than the append, for
+//! each partition whose leader moves. Recovery reads every batch anyway. What is gone with its batches, deleted or cut
+//! off, is written at once: else the file would contradict the batches that come next.
 
 use std::path::PathBuf;
 
@@ -22,6 +26,8 @@ pub(super) struct EpochStart {
 pub(super) struct LeaderEpochs {
     path: PathBuf,
     entries: Vec<EpochStart>,
+    /// Whether batches have begun epochs that the file does not have yet.
+    ahead: bool,
 }
 
 impl LeaderEpochs {
@@ -34,7 +40,7 @@ impl LeaderEpochs {
             .unwrap_or_default()
             .filter(|entries| entries.windows(2).all(|pair| grows(pair[0], pair[1])))
             .unwrap_or_default();
-        Ok(Self { path, entries })
+        Ok(Self { path, entries, ahead: false })
     }
 
     pub(super) fn latest(&self) -> Option<EpochStart> {
@@ -48,21 +54,21 @@ impl LeaderEpochs {
         Some((*entry, count < self.entries.len()))
     }
 
-    /// Notes that `epoch` starts at `start_offset`; entries it contradicts give way. Returns whether anything
-    /// changed.
-    pub(super) fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
+    /// Notes that `epoch` starts at `start_offset`; entries it contradicts give way. In the file after
+    /// [`LeaderEpochs::catch_up`].
+    pub(super) fn assign(&mut self, epoch: i32, start_offset: i64) {
         if epoch < 0 || start_offset < 0 {
-            return false;
+            return;
         }
         if let Some(last) = self.latest()
             && last.epoch == epoch
             && last.start_offset <= start_offset
         {
-            return false;
+            return;
         }
         self.entries.retain(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
         self.entries.push(EpochStart { epoch, start_offset });
-        true
+        self.ahead = true;
     }
 
     /// Where `epoch` ends in a log that ends at `end_offset`: the largest epoch not above the one asked for,
@@ -103,10 +109,17 @@ impl LeaderEpochs {
         self.entries.clear();
     }
 
-    pub(super) fn write(&self, disk: &dyn Disk) -> Result<(), LogError> {
+    /// Writes the file if batches have begun epochs that it lacks.
+    pub(super) fn catch_up(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
+        if self.ahead { self.write(disk) } else { Ok(()) }
+    }
+
+    pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
         let lines = self.entries.iter().map(|entry| [i64::from(entry.epoch), entry.start_offset]);
         disk.write_atomic(&self.path, &render_lines(lines))
-            .map_err(|source| LogError::io(&self.path, source))
+            .map_err(|source| LogError::io(&self.path, source))?;
+        self.ahead = false;
+        Ok(())
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A log is a directory `<topic>-<partition>` of segments. Each segment is a `.log` file of record batches
 //! named after its first offset, with an offset index, a time index and an index of the transactions aborted in it
-//! (`.txnindex`, where there are any) that are rebuilt whenever they are missing or wrong. Beside them lie the leader epochs (`leader-epoch-checkpoint`), snapshots of the producers'
-//! state (`.snapshot`), the topic's id (`partition.metadata`), and two files of our own: `log-start-offset`
+//! (`.txnindex`, where there are any) that are rebuilt whenever they are missing or wrong. Beside them lie the
+//! leader epochs (`leader-epoch-checkpoint`, behind the batches until a flush or a new segment), snapshots of the
+//! producers' state (`.snapshot`), the topic's id (`partition.metadata`), and two files of our own: `log-start-offset`
 //! once records have been deleted, and `clean-shutdown` while the log is closed.
 //!
 //! [`PartitionLog`] is synchronous, reads no clock and starts no thread: the caller passes the time and

@@ -123,18 +123,6 @@ impl PartitionLog {
         self.epochs.covering(offset).map(|(entry, _)| entry.epoch)
     }
 
-    /// Notes that leader epoch `epoch` begins at `start_offset`, durably; no effect when the log knows it.
-    ///
-    /// # Errors
-    /// [`LogError`] when the checkpoint cannot be written.
-    pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) -> Result<(), LogError> {
-        self.check_online()?;
-        if self.epochs.assign(epoch, start_offset) {
-            self.epochs.write(self.disk.as_ref())?;
-        }
-        Ok(())
-    }
-
     /// Number of idempotent producers remembered.
     pub fn producer_count(&self) -> usize {
         self.producers.len()
@@ -286,7 +274,7 @@ impl PartitionLog {
             set_log_append_time(&mut bytes, now_ms);
             header.max_timestamp = now_ms;
         }
-        self.assign_epoch(leader_epoch, self.end_offset)?;
+        self.epochs.assign(leader_epoch, self.end_offset);
         let bytes = bytes.freeze();
         self.write(&[batch], &bytes)?;
         self.cache.push(&batch.header, bytes);
@@ -350,7 +338,7 @@ impl PartitionLog {
         appended: &mut FollowerAppended,
     ) -> Result<(), AppendError> {
         let Some(LogBatch { header: first, .. }) = run.first() else { return Ok(()) };
-        self.assign_epoch(first.partition_leader_epoch, first.base_offset)?;
+        self.epochs.assign(first.partition_leader_epoch, first.base_offset);
         self.write(run, bytes)?;
         self.cache.extend_copied(run, bytes);
         appended.end_offset = self.end_offset;
@@ -411,6 +399,7 @@ impl PartitionLog {
         self.disk
             .write_atomic(&snapshot, &self.producers.encode())
             .map_err(|source| LogError::io(&snapshot, source))?;
+        self.epochs.catch_up(self.disk.as_ref())?;
         let next = Segment::open(self.disk.as_ref(), &self.dir, self.end_offset)?;
         if let Some(active) = self.segments.last_mut() {
             active.marks.finish();
@@ -442,7 +431,7 @@ impl PartitionLog {
         result
     }
 
-    /// Syncs everything that has been appended, and writes the indexes.
+    /// Syncs everything that has been appended, and writes the indexes and the leader epochs.
     ///
     /// # Errors
     /// [`LogError`] when the disk fails; what is durable is unknown then.
@@ -455,7 +444,7 @@ impl PartitionLog {
             }
             segment.marks.write(self.disk.as_ref())?;
         }
-        Ok(())
+        self.epochs.catch_up(self.disk.as_ref())
     }
 
     /// Flushes and marks the log as cleanly closed, so that opening it need not verify every batch. The log

@@ -113,13 +113,12 @@ impl PartitionLog {
         self.producers =
             self.snapshot_at_or_before(first)?.map(|(_, state)| state).unwrap_or_default();
         let mut sound = 0;
-        let mut epochs_changed = false;
         for at in 0..self.segments.len() {
             if self.segments[at].base_offset != self.end_offset {
                 break;
             }
             sound = at + 1;
-            if !self.recover_segment(at, recovery, &mut epochs_changed)? {
+            if !self.recover_segment(at, recovery)? {
                 break;
             }
         }
@@ -127,9 +126,7 @@ impl PartitionLog {
             recovery.truncated_bytes += self.active().size();
             self.remove_last_segment()?;
         }
-        if epochs_changed {
-            self.epochs.write(self.disk.as_ref())?;
-        }
+        self.epochs.catch_up(self.disk.as_ref())?;
         let last = self.segments.len() - 1;
         for (at, segment) in self.segments.iter_mut().enumerate() {
             if at < last {
@@ -143,12 +140,7 @@ impl PartitionLog {
 
     /// Reads one segment that starts at the end offset, and cuts off what is not right; `false` when there
     /// was something to cut off.
-    fn recover_segment(
-        &mut self,
-        at: usize,
-        recovery: &mut Recovery,
-        epochs_changed: &mut bool,
-    ) -> Result<bool, LogError> {
+    fn recover_segment(&mut self, at: usize, recovery: &mut Recovery) -> Result<bool, LogError> {
         let interval = self.config.index_interval_bytes;
         let segment = &mut self.segments[at];
         segment.marks.reset();
@@ -164,8 +156,7 @@ impl PartitionLog {
                 segment.marks.ended(&txn, last_stable);
             }
             if self.epochs.latest().is_none_or(|last| last.epoch < header.partition_leader_epoch) {
-                *epochs_changed |=
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset);
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset);
             }
             self.end_offset = header.last_offset() + 1;
             recovery.batches_scanned += 1;

@@ -85,19 +85,67 @@ fn truncation_drops_the_epochs_behind_it() {
 }
 
 #[test]
-fn an_epoch_assigned_earlier_replaces_what_it_contradicts() {
+fn an_epoch_that_begins_later_replaces_what_it_contradicts() {
     let (_, mut log) = log_with_epochs();
-    log.assign_epoch(9, 10).unwrap();
-    assert_eq!(log.end_offset_for_epoch(9), (9, 10));
+    let add = |log: &mut PartitionLog, epoch| {
+        log.append_as_leader(TestBatch::of(2, 1).build(), epoch, NOW).unwrap();
+    };
+    add(&mut log, 9);
+    add(&mut log, 9);
+    assert_eq!(log.end_offset_for_epoch(9), (9, 14));
     assert_eq!(log.end_offset_for_epoch(6), (6, 10));
-    // The same epoch again, later: it has begun already.
-    log.append_as_leader(TestBatch::of(2, 1).build(), 9, NOW).unwrap();
-    log.assign_epoch(9, 12).unwrap();
     assert_eq!(log.epoch_for_offset(10), Some(9));
     // Nothing of epoch 9 remains when 10 begins where it began.
     log.truncate_to(10).unwrap();
-    log.assign_epoch(10, 10).unwrap();
+    add(&mut log, 10);
     assert_eq!(log.end_offset_for_epoch(9), (6, 10));
+}
+
+#[test]
+fn an_epoch_begins_without_a_file() {
+    let checkpoint = dir().join("leader-epoch-checkpoint");
+    let written = |disk: &MemDisk| disk.read_all(&checkpoint).ok();
+    let all = b"0\n3\n2 0\n5 4\n6 8\n";
+    let (disk, log) = log_with_epochs();
+    assert_eq!(written(&disk), None);
+    drop(log);
+
+    let (disk, mut log) = log_with_epochs();
+    log.flush().unwrap();
+    assert_eq!(written(&disk).as_deref(), Some(&all[..]));
+    disk.remove_file(&checkpoint).unwrap();
+    log.append_as_leader(TestBatch::of(2, 1).build(), 6, NOW).unwrap();
+    log.flush().unwrap();
+    assert_eq!(written(&disk), None, "written although nothing had changed");
+
+    let (disk, mut log) = log_with_epochs();
+    log.set_config(LogConfig { segment_bytes: 1, ..config() });
+    log.append_as_leader(TestBatch::of(2, 1).build(), 7, NOW).unwrap_err();
+    log.set_config(LogConfig { segment_bytes: log.size_bytes(), ..config() });
+    log.append_as_leader(TestBatch::of(2, 1).build(), 6, NOW).unwrap();
+    assert_eq!(written(&disk).as_deref(), Some(&all[..]), "with a new segment");
+
+    let (disk, mut log) = log_with_epochs();
+    log.truncate_to(8).unwrap();
+    assert_eq!(written(&disk).as_deref(), Some(&b"0\n2\n2 0\n5 4\n"[..]));
+}
+
+#[test]
+fn epochs_begun_since_the_checkpoint_survive_a_crash() {
+    let (disk, mut log) = fresh(&config());
+    for (epoch, flushed) in [(2, false), (5, true), (6, false), (9, false)] {
+        log.append_as_leader(TestBatch::of(2, 1).build(), epoch, NOW).unwrap();
+        if flushed {
+            log.flush().unwrap();
+        }
+    }
+    drop(log);
+    disk.crash(true);
+    let (log, recovery) = open(&disk, &config());
+    assert!(!recovery.clean);
+    for (epoch, end) in [(2, 2), (5, 4), (6, 6), (9, 8)] {
+        assert_eq!(log.end_offset_for_epoch(epoch), (epoch, end));
+    }
 }
 
 #[test]

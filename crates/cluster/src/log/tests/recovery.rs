@@ -263,6 +263,7 @@ fn a_leader_epoch_that_the_checkpoint_contradicts_ends_the_log() {
         })
         .collect();
     let bytes = raw(&log);
+    log.flush().unwrap();
     drop(log);
     let checkpoint = dir().join("leader-epoch-checkpoint");
     let epochs = disk.read_all(&checkpoint).unwrap();
