@@ -499,7 +499,7 @@ impl Lane {
         self.leave_followed();
         self.session.on_lost();
         self.asides.clear();
-        self.shared.metadata.request_refresh(None);
+        self.shared.metadata.request_refresh_avoiding(None, self.node);
         let common = &self.shared.config.common;
         let backoff =
             Backoff { initial: common.reconnect_backoff, max: common.reconnect_backoff_max };

@@ -9,7 +9,10 @@ use std::{
 
 use curtail_proto::{
     backoff::Backoff,
-    metadata::recovery::{Recovery, Source},
+    metadata::{
+        recovery::{Recovery, Source},
+        refresh::Cause,
+    },
     suspicion::AnswerTime,
 };
 use curtail_wire::{
@@ -150,7 +153,7 @@ impl Control {
                 self.answer_time.answered(answered.took, patience);
                 self.open = Some(answered.connection);
                 if rebootstraps {
-                    shared.wanted.lock().refresh.want_all(now);
+                    shared.wanted.lock().refresh.want_all(Cause::Topic, now);
                 }
                 Ok(answered.answer)
             }

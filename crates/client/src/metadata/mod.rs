@@ -19,7 +19,7 @@ use curtail_proto::{
     metadata::{
         Hint, Node, Snapshot, Topic,
         recovery::{Recovery, Source},
-        refresh::{Refresh, RefreshPolicy, Said},
+        refresh::{Cause, Refresh, RefreshPolicy, Said},
     },
 };
 use curtail_wire::{ErrorCode, metadata::MetadataResponse};
@@ -165,22 +165,27 @@ impl MetadataHandle {
     /// Asks for a refresh of the topic, or of all topics in use, as soon as the pause since the last one allows;
     /// returns at once. Requests that come while one is under way join it.
     pub(crate) fn request_refresh(&self, topic: Option<&str>) {
+        self.request_refresh_for(topic, Cause::Topic);
+    }
+
+    fn request_refresh_for(&self, topic: Option<&str>, cause: Cause) {
         let now = Instant::now().into_std();
         let mut wanted = self.shared.wanted.lock();
         match topic {
-            Some(topic) => wanted.refresh.want(topic, now),
-            None => wanted.refresh.want_all(now),
+            Some(topic) => wanted.refresh.want(topic, cause, now),
+            None => wanted.refresh.want_all(cause, now),
         }
         drop(wanted);
         self.shared.wake.notify_one();
     }
 
     /// As [`Self::request_refresh`], asking another broker than `broker`, which is suspected to hang or to be cut
-    /// off. Only where no other broker answers is that one asked.
+    /// off. Only where no other broker answers is that one asked. The first request for one broker's sake waits for no pause
+    /// after those for another's.
     pub(crate) fn request_refresh_avoiding(&self, topic: Option<&str>, broker: i32) {
         self.shared.wanted.lock().avoid.insert(broker);
         self.shared.suspected.notify_one();
-        self.request_refresh(topic);
+        self.request_refresh_for(topic, Cause::Broker(broker));
     }
 
     /// As [`Self::request_refresh`], asking `broker`, whose answer to something else has shown that it knows more than we do.
@@ -319,7 +324,7 @@ impl Shared {
             wanted.refresh.answered(topic, said, now, self.env.entropy.unit());
         }
         if changes.cluster {
-            wanted.refresh.want_all(now);
+            wanted.refresh.want_all(Cause::Topic, now);
         }
         drop(wanted);
         let mut problems = self.problems.lock();

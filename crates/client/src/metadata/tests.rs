@@ -108,7 +108,8 @@ async fn a_suspected_broker_is_not_asked_and_not_waited_for() {
     let began = Instant::now();
     metadata.request_refresh_avoiding(Some("t"), 2);
     sleep(5 * MS).await;
-    assert_eq!(world.brokers_asked(), [2, 2, 1]);
+    // Once instead of the broker that hangs, and once because that request left before the suspicion.
+    assert_eq!(world.brokers_asked(), [2, 2, 1, 1]);
     assert!(world.asked()[2].at <= began.elapsed() + world.asked()[1].at + 10 * MS);
 }
 

@@ -7,8 +7,9 @@
 //!
 //! Rules:
 //! * a topic is in one request at a time; whoever needs it meanwhile joins that request;
-//! * the first refresh that an error asks for leaves at once; the next one of the same topic not before
-//!   `retry.backoff.ms` have passed since its answer;
+//! * the first refresh that an error asks for leaves at once; the next one of the same topic for the same [`Cause`] not
+//!   before `retry.backoff.ms` have passed since its answer. What one broker has been asked about for a while never
+//!   delays the first error of another;
 //! * a topic that does not exist or lacks a leader is asked for again after `retry.backoff.ms` for about a second,
 //!   which covers creation and election, and then with doubling pauses (KIP-580); one that nobody waits for any
 //!   more is not asked for again.
@@ -42,6 +43,15 @@ pub struct RefreshPolicy {
     pub group_partitions: usize,
 }
 
+/// What a topic is asked for again for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Somebody has no metadata of it, or a broker says that what there is is old.
+    Topic,
+    /// This broker hangs, or cannot be reached.
+    Broker(i32),
+}
+
 /// What an answer said of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
@@ -69,14 +79,16 @@ pub struct Refresh {
 #[derive(Debug)]
 struct Entry {
     place: Place,
-    /// Somebody asked for it since the last request for it left.
-    wanted: bool,
+    /// What it has been asked for since the last request for it left.
+    wanted: BTreeSet<Cause>,
+    /// What the request under way asks for it for; nothing: it had grown old.
+    asked: BTreeSet<Cause>,
     /// When it was last wanted or seen in use.
     used: Instant,
     /// The last answer described it.
     known: bool,
-    /// Refreshes that errors ask for wait until then.
-    not_before: Option<Instant>,
+    /// Until when a refresh for the same cause waits.
+    not_before: BTreeMap<Cause, Instant>,
     /// Answers in a row that were not complete.
     failures: u32,
 }
@@ -86,11 +98,10 @@ struct Entry {
 enum Place {
     Urgent(Instant),
     Aging(Instant),
-    /// In the request under way. `asked`: because somebody asked. `again`: an error came since, of which a request
-    /// that left before may know nothing.
+    /// In the request under way. `again`: due once more then, for an error that came since, of which a request that left
+    /// before may know nothing.
     UnderWay {
-        asked: bool,
-        again: bool,
+        again: Option<Instant>,
     },
 }
 
@@ -108,33 +119,36 @@ impl Refresh {
     }
 
     /// Somebody needs the topic and has no metadata of it, or an error says that what there is may be old.
-    pub fn want(&mut self, topic: &str, now: Instant) {
-        if let Some((name, entry)) = self.topics.get_key_value(topic) {
-            let (name, place) = (name.clone(), entry.place);
-            return self.want_known(&name, place, now);
+    pub fn want(&mut self, topic: &str, cause: Cause, now: Instant) {
+        if let Some((name, _)) = self.topics.get_key_value(topic) {
+            let name = name.clone();
+            return self.want_known(&name, cause, now);
         }
         let name: Arc<str> = topic.into();
         let entry = Entry {
             place: Place::Urgent(now),
-            wanted: true,
+            wanted: BTreeSet::from([cause]),
+            asked: BTreeSet::new(),
             used: now,
             known: false,
-            not_before: None,
+            not_before: BTreeMap::new(),
             failures: 0,
         };
         self.urgent.insert((now, name.clone()));
         self.topics.insert(name, entry);
     }
 
-    fn want_known(&mut self, name: &Arc<str>, place: Place, now: Instant) {
+    fn want_known(&mut self, name: &Arc<str>, cause: Cause, now: Instant) {
         let Some(entry) = self.topics.get_mut(name) else { return };
-        entry.wanted = true;
+        entry.wanted.insert(cause);
         entry.used = now;
-        let at = entry.not_before.map_or(now, |earliest| earliest.max(now));
-        match place {
-            // A request that somebody asked for is joined; one for age's sake left without knowing of the error.
-            Place::UnderWay { asked, .. } => {
-                entry.place = Place::UnderWay { asked, again: !asked };
+        let at = entry.not_before.get(&cause).map_or(now, |earliest| *earliest.max(&now));
+        match entry.place {
+            // A request for the same cause is joined; any other left without knowing of the error.
+            Place::UnderWay { .. } if entry.asked.contains(&cause) => {}
+            Place::UnderWay { again } => {
+                let again = again.map_or(at, |due| due.min(at));
+                entry.place = Place::UnderWay { again: Some(again) };
             }
             Place::Urgent(due) if due <= at => {}
             Place::Urgent(_) | Place::Aging(_) => self.put(name, Place::Urgent(at)),
@@ -142,12 +156,11 @@ impl Refresh {
     }
 
     /// An error that concerns no topic in particular: every topic in use may have changed, and the brokers.
-    pub fn want_all(&mut self, now: Instant) {
-        let names: Vec<(Arc<str>, Place)> =
-            self.topics.iter().map(|(name, entry)| (name.clone(), entry.place)).collect();
+    pub fn want_all(&mut self, cause: Cause, now: Instant) {
+        let names: Vec<Arc<str>> = self.topics.keys().cloned().collect();
         self.brokers |= names.is_empty();
-        for (name, place) in names {
-            self.want_known(&name, place, now);
+        for name in names {
+            self.want_known(&name, cause, now);
         }
     }
 
@@ -166,7 +179,7 @@ impl Refresh {
     pub fn unwanted(&self, now: Instant) -> Vec<Arc<str>> {
         self.due(now)
             .take(self.policy.group_topics)
-            .filter(|name| self.topics.get(name).is_some_and(|entry| !entry.wanted))
+            .filter(|name| self.topics.get(name).is_some_and(|entry| entry.wanted.is_empty()))
             .collect()
     }
 
@@ -203,8 +216,8 @@ impl Refresh {
                 break;
             }
             size += more;
-            let asked = std::mem::take(&mut entry.wanted);
-            self.put(&name, Place::UnderWay { asked, again: false });
+            entry.asked = std::mem::take(&mut entry.wanted);
+            self.put(&name, Place::UnderWay { again: None });
             group.push(name);
         }
         let brokers = std::mem::take(&mut self.brokers);
@@ -216,18 +229,22 @@ impl Refresh {
         let Some((name, _)) = self.topics.get_key_value(topic) else { return };
         let name = name.clone();
         let Some(entry) = self.topics.get_mut(&name) else { return };
-        let Place::UnderWay { asked, again } = entry.place else { return };
+        let Place::UnderWay { again } = entry.place else { return };
+        let mut causes = std::mem::take(&mut entry.asked);
         let backoff = self.policy.backoff;
         let first = !std::mem::replace(&mut entry.known, said != Said::Nothing);
         entry.failures = if said == Said::Complete { 0 } else { entry.failures.saturating_add(1) };
+        entry.not_before.retain(|_, until| *until > now);
+        if said != Said::Complete {
+            causes.insert(Cause::Topic);
+        }
         // To fetch a topic for the first time is no error: the first one after it still leaves at once.
-        if asked && !first || said != Said::Complete {
-            entry.not_before = Some(now + backoff.after(1, unit));
+        if !first || said != Said::Complete {
+            let until = now + backoff.after(1, unit);
+            entry.not_before.extend(causes.into_iter().map(|cause| (cause, until)));
         }
         let place = match said {
-            Said::Complete if !again => Place::Aging(now + self.policy.max_age),
-            // An error came while a request for age's sake was under way: it is the first, and does not wait.
-            Said::Complete => Place::Urgent(now),
+            Said::Complete => again.map_or(Place::Aging(now + self.policy.max_age), Place::Urgent),
             Said::Leaderless | Said::Nothing => {
                 let doublings = entry.failures.saturating_sub(STEADY);
                 Place::Urgent(now + backoff.after(doublings + 1, unit))
@@ -241,9 +258,10 @@ impl Refresh {
         self.brokers |= group.is_empty();
         for name in group {
             let Some(entry) = self.topics.get_mut(name) else { continue };
-            let Place::UnderWay { asked, again } = entry.place else { continue };
-            entry.wanted |= asked | again;
-            let place = if entry.wanted { Place::Urgent(now) } else { Place::Aging(now) };
+            let Place::UnderWay { .. } = entry.place else { continue };
+            entry.wanted.append(&mut entry.asked);
+            let old = entry.wanted.is_empty();
+            let place = if old { Place::Aging(now) } else { Place::Urgent(now) };
             self.put(name, place);
         }
     }
@@ -263,7 +281,7 @@ impl Refresh {
     }
 
     fn forget(&mut self, name: &Arc<str>) {
-        self.put(name, Place::UnderWay { asked: false, again: false });
+        self.put(name, Place::UnderWay { again: None });
         self.topics.remove(name);
     }
 }
@@ -271,7 +289,7 @@ impl Refresh {
 impl Entry {
     /// Whether the topic may be forgotten, if nobody says that it is in use.
     fn is_idle(&self, now: Instant, max_idle: Option<Duration>) -> bool {
-        if self.wanted {
+        if !self.wanted.is_empty() {
             return false;
         }
         !self.known || max_idle.is_some_and(|idle| now.saturating_duration_since(self.used) >= idle)

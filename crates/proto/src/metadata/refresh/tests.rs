@@ -26,7 +26,11 @@ impl Rig {
     }
 
     fn want(&mut self, topic: &str) {
-        self.refresh.want(topic, self.now);
+        self.want_for(topic, Cause::Topic);
+    }
+
+    fn want_for(&mut self, topic: &str, cause: Cause) {
+        self.refresh.want(topic, cause, self.now);
     }
 
     /// What is asked for now, with topics of one partition each, all of them in use.
@@ -88,6 +92,59 @@ fn the_first_error_is_never_delayed_and_the_next_waits_for_the_minimum_interval(
     rig.now += 40 * MS;
     rig.want("a");
     assert_eq!(rig.due_in(), Some(60 * MS), "asking again moves nothing");
+}
+
+#[test]
+fn what_one_broker_is_asked_about_never_delays_the_first_error_of_another() {
+    let mut rig = Rig::new();
+    rig.want("a");
+    rig.take();
+    rig.answer("a", Said::Complete);
+    // Broker 1 is away, and its partitions are looked up again and again.
+    for _ in 0..3 {
+        rig.want_for("a", Cause::Broker(1));
+        rig.now += rig.due_in().unwrap();
+        rig.take();
+        rig.answer("a", Said::Complete);
+    }
+    rig.now += 10 * MS;
+    rig.want_for("a", Cause::Broker(1));
+    assert_eq!(rig.due_in(), Some(90 * MS));
+    rig.want_for("a", Cause::Broker(2));
+    assert_eq!(rig.due_in(), Some(Duration::ZERO), "another broker");
+    rig.take();
+    rig.answer("a", Said::Complete);
+    rig.want("a");
+    assert_eq!(rig.due_in(), Some(Duration::ZERO), "an error of the topic");
+    rig.take();
+    rig.answer("a", Said::Complete);
+    for cause in [Cause::Topic, Cause::Broker(1), Cause::Broker(2)] {
+        rig.want_for("a", cause);
+    }
+    assert_eq!(rig.due_in(), Some(100 * MS), "each has had its first");
+}
+
+#[test]
+fn a_request_under_way_is_joined_for_its_own_cause_only() {
+    let mut rig = Rig::new();
+    rig.want("a");
+    rig.take();
+    rig.answer("a", Said::Complete);
+    rig.want_for("a", Cause::Broker(1));
+    rig.take();
+    rig.want_for("a", Cause::Broker(1));
+    rig.now += 5 * MS;
+    rig.want_for("a", Cause::Broker(2));
+    rig.answer("a", Said::Complete);
+    assert_eq!(rig.due_in(), Some(Duration::ZERO), "left before broker 2 was in trouble");
+    rig.take();
+    rig.answer("a", Said::Complete);
+    // Its interval runs: a request for something else under way makes it no shorter.
+    rig.want_for("a", Cause::Broker(3));
+    rig.take();
+    rig.want_for("a", Cause::Broker(1));
+    rig.answer("a", Said::Complete);
+    assert_eq!(rig.due_in(), Some(100 * MS));
 }
 
 #[test]
@@ -212,7 +269,7 @@ fn a_failed_request_leaves_its_topics_due() {
     rig.take();
     rig.refresh.failed(&group, rig.now);
     assert_eq!(rig.take(), names(&["a"]));
-    rig.refresh.want_all(rig.now);
+    rig.refresh.want_all(Cause::Topic, rig.now);
     rig.answer("a", Said::Complete);
     assert_eq!(rig.due_in(), Some(10_000 * MS));
 }
@@ -220,7 +277,7 @@ fn a_failed_request_leaves_its_topics_due() {
 #[test]
 fn without_topics_the_brokers_are_asked_for() {
     let mut rig = Rig::new();
-    rig.refresh.want_all(rig.now);
+    rig.refresh.want_all(Cause::Topic, rig.now);
     assert_eq!(rig.take(), names(&[]));
     rig.refresh.failed(&[], rig.now);
     assert_eq!(rig.take(), names(&[]));
@@ -229,33 +286,36 @@ fn without_topics_the_brokers_are_asked_for() {
 
 proptest! {
     /// Whatever happens in whatever order: a topic is in one place, in one request at a time, groups are bounded,
-    /// error-driven requests of a topic keep their distance, and what nobody uses goes.
+    /// error-driven requests of a topic keep their distance for each cause, and what nobody uses goes.
     #[test]
-    fn requests_are_bounded(steps in prop::collection::vec((0..6u8, 0..5usize, 0..400u64), 1..200)) {
+    fn requests_are_bounded(
+        steps in prop::collection::vec((0..6u8, 0..5usize, 0..3i32, 0..400u64), 1..200),
+    ) {
         let all: [Arc<str>; 5] = ["a", "b", "c", "d", "e"].map(Arc::from);
         let mut rig = Rig::new();
         let mut under_way: Vec<Vec<Arc<str>>> = Vec::new();
-        // For each topic: when an error-driven request of it was answered completely, with nothing since.
-        let mut answered_at: BTreeMap<Arc<str>, Instant> = BTreeMap::new();
-        for (what, which, pause) in steps {
+        // For each topic and cause: when a request of it for that was answered completely, with no failure since.
+        let mut answered_at: BTreeMap<(Arc<str>, Cause), Instant> = BTreeMap::new();
+        for (what, which, cause, pause) in steps {
             rig.now += MS * pause as u32;
+            let cause = if cause == 0 { Cause::Topic } else { Cause::Broker(cause) };
             match what {
-                0 | 1 => rig.want(&all[which]),
-                2 => rig.refresh.want_all(rig.now),
+                0 | 1 => rig.want_for(&all[which], cause),
+                2 => rig.refresh.want_all(cause, rig.now),
                 3 => {
                     let used = rig.refresh.unwanted(rig.now).into_iter()
                         .filter(|name| **name != *"e").collect();
-                    let wanted: Vec<bool> = all.iter()
-                        .map(|n| rig.refresh.topics.get(n).is_some_and(|e| e.wanted)).collect();
+                    let wanted: BTreeMap<Arc<str>, BTreeSet<Cause>> = rig.refresh.topics.iter()
+                        .map(|(name, entry)| (name.clone(), entry.wanted.clone())).collect();
                     let (group, _) = rig.refresh.take(rig.now, &used, |_| 40);
                     let Some(group) = group else { continue };
                     prop_assert!(group.len() <= 2, "80 partitions fit, 120 do not");
                     for name in &group {
                         prop_assert!(!under_way.iter().flatten().any(|other| other == name));
-                        let index = all.iter().position(|n| n == name).unwrap();
-                        if let Some(at) = answered_at.get(name) && wanted[index] {
-                            prop_assert!(rig.now >= *at + 100 * MS);
-                        }
+                        let causes = &wanted[name];
+                        let may = |cause: &Cause| answered_at.get(&(name.clone(), *cause))
+                            .is_none_or(|at| rig.now >= *at + 100 * MS);
+                        prop_assert!(causes.is_empty() || causes.iter().any(may));
                     }
                     if !group.is_empty() {
                         under_way.push(group);
@@ -264,20 +324,15 @@ proptest! {
                 4 => if let Some(group) = under_way.pop() {
                     for name in group {
                         let entry = &rig.refresh.topics[&name];
-                        let asked = entry.known
-                            && matches!(entry.place, Place::UnderWay { asked: true, .. });
+                        let asked = if entry.known { entry.asked.clone() } else { BTreeSet::new() };
                         rig.answer(&name, Said::Complete);
-                        answered_at.remove(&name);
-                        if asked {
-                            answered_at.insert(name, rig.now);
-                        }
+                        let now = rig.now;
+                        answered_at.extend(asked.into_iter().map(|cause| ((name.clone(), cause), now)));
                     }
                 },
                 _ => if let Some(group) = under_way.pop() {
                     rig.refresh.failed(&group, rig.now);
-                    for name in &group {
-                        answered_at.remove(name);
-                    }
+                    answered_at.retain(|(name, _), _| !group.contains(name));
                 },
             }
             let listed = rig.refresh.urgent.len() + rig.refresh.aging.len();
