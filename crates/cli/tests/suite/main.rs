@@ -7,5 +7,6 @@ mod admin;
 mod bad_input;
 mod commands;
 mod common;
+mod kills;
 mod lab;
 mod perf;
