@@ -85,6 +85,17 @@ pub enum Plant {
     CommitInMemory,
 }
 
+/// Whether a cluster may use a directory that was made with another number of brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resize {
+    /// It may not.
+    #[default]
+    Refuse,
+    /// It may, if every partition keeps an in-sync replica. New brokers begin without replicas; the logs of brokers that are
+    /// left out stay where they are.
+    Allow,
+}
+
 /// Which replica consumers are to read (KIP-392).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicaSelector {
@@ -115,6 +126,8 @@ pub struct ClusterConfig {
     pub replica_selector: ReplicaSelector,
     /// Where the logs live.
     pub storage: Storage,
+    /// Whether [`Storage::Dir`] may have been made with another number of brokers.
+    pub resize: Resize,
     /// `num.partitions`: partitions of a topic created without a count.
     pub num_partitions: i32,
     /// `default.replication.factor`: replicas of a topic created without a count.
@@ -229,6 +242,7 @@ impl Default for ClusterConfig {
             racks: Vec::new(),
             replica_selector: ReplicaSelector::Leader,
             storage: Storage::default(),
+            resize: Resize::default(),
             num_partitions: 1,
             default_replication_factor: 1,
             auto_create_topics: true,

@@ -30,6 +30,18 @@ pub enum ClusterError {
         /// What the disk said.
         source: io::Error,
     },
+    /// Another cluster uses the directory.
+    #[error(
+        "{} is in use by another cluster{}; stop that one or choose another directory",
+        path.display(),
+        process.map(|id| format!(" (process {id})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The process of that cluster, if it is known.
+        process: Option<u32>,
+    },
     /// Certificates or keys cannot be used or made.
     #[error("cannot use certificates of {}: {reason}", path.display())]
     Certificates {

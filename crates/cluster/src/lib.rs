@@ -27,6 +27,7 @@ mod replica;
 mod sasl;
 mod session;
 mod settings;
+mod storage;
 mod topic_config;
 mod transaction;
 
@@ -35,7 +36,7 @@ pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 pub use config::Plant;
 pub use config::{
     Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Password, Ports,
-    ReplicaSelector, Security, SecurityProtocol, Storage, User,
+    ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User,
 };
 pub use controller::Controller;
 pub use error::ClusterError;

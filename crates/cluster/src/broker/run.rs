@@ -41,6 +41,7 @@ use crate::{
     },
     session::SessionCache,
     settings::{BrokerSettings, Changed},
+    storage::Hold,
 };
 
 /// How a broker is doing.
@@ -57,6 +58,8 @@ pub(crate) struct Slot {
     pub(crate) id: i32,
     pub(crate) env: Env,
     pub(crate) disk: Arc<dyn Disk>,
+    /// The cluster's hold on its directory.
+    pub(crate) hold: Arc<Hold>,
     pub(crate) dir: PathBuf,
     /// Where to listen and what to tell others; the port is filled in by the first incarnation.
     pub(crate) bind: Mutex<SocketAddr>,
@@ -222,7 +225,7 @@ impl Life {
         let advertised = *slot.advertised.lock();
         let id = slot.id;
         let mailbox = Arc::clone(controller.mailbox(id).ok_or(ClusterError::NoSuchBroker(id))?);
-        let (epoch, image) = controller.register(id, Addresses { advertised, inner });
+        let (epoch, image) = controller.register(id, Addresses { advertised, inner })?;
         let owner = Arc::new(Owner {
             broker: id,
             broker_epoch: epoch,
@@ -249,6 +252,7 @@ impl Life {
             transactions: Coordinator::default(),
             owner,
             disk: Arc::clone(&slot.disk),
+            _hold: Arc::clone(&slot.hold),
             dir: slot.dir.clone(),
             settings: ArcSwap::from_pointee(BrokerSettings::new(&config, id, &Changed::new())),
             image: ArcSwap::from_pointee(Image::empty(&image.cluster_id)),
