@@ -38,7 +38,7 @@ pub use config::{
     Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Password, Ports,
     ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User,
 };
-pub use controller::Controller;
+pub use controller::{Controller, brokers_of};
 pub use error::ClusterError;
 pub use observer::Observer;
 pub use session::SessionMetrics;

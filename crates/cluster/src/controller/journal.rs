@@ -208,12 +208,12 @@ impl Change {
 ///
 /// # Invariants
 /// - [`Journal::append`] returns `Ok` only once the changes survive a crash of the machine.
-/// - After a failed write or sync the file's content is unknown (a later sync may succeed without the lost pages). The next
-///   append therefore replaces the whole file.
+/// - After a failed sync the file's content is unknown: a later sync may succeed without the lost pages. The next append
+///   therefore replaces the whole file.
 pub(super) struct Journal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// `None` after a failure.
+    /// `None` after a failed sync.
     file: Option<Box<dyn DiskFile>>,
 }
 
@@ -353,12 +353,18 @@ impl Journal {
         let mut line = Vec::new();
         encode(changes, &mut line)?;
         let before = file.len();
-        let written = file.append(&line).and_then(|()| file.sync());
-        match written {
-            Ok(()) => self.file = Some(file),
-            // Best effort: a refused change should not come back with a restart.
-            Err(_) => drop(file.truncate(before).and_then(|()| file.sync())),
+        if let Err(error) = file.append(&line) {
+            // Earlier lines are intact, and a full disk may have no room for another copy of them.
+            let restored = file.truncate(before).and_then(|()| file.sync());
+            self.file = restored.is_ok().then_some(file);
+            return Err(error);
         }
-        written
+        if let Err(error) = file.sync() {
+            // Best effort: a refused change should not come back with a restart.
+            drop(file.truncate(before).and_then(|()| file.sync()));
+            return Err(error);
+        }
+        self.file = Some(file);
+        Ok(())
     }
 }

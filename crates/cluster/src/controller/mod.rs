@@ -15,6 +15,7 @@ mod tests;
 
 pub(crate) use mailbox::Mailbox;
 pub(crate) use placement::{TopicSpec, valid_name};
+pub use resize::brokers_of;
 pub(crate) use state::{
     Addresses, AlterPartition, Election, MorePartitions, Move, Moving, Refusal,
 };
@@ -89,8 +90,8 @@ impl Controller {
     /// A controller that keeps its metadata on a disk, or in memory only.
     ///
     /// # Errors
-    /// When the metadata of an earlier run is damaged, missing beside its logs, or for another number of brokers, or the
-    /// disk fails.
+    /// When the metadata of an earlier run is damaged, missing although there are logs, or for another number of brokers, or
+    /// the disk fails.
     pub(crate) fn new(
         config: &Arc<ClusterConfig>,
         entropy: Entropy,

@@ -1,9 +1,30 @@
 //! Another number of brokers than an earlier run had.
 
-use std::io;
+use std::{io, path::Path};
 
-use super::state::State;
-use crate::config::{ClusterConfig, Resize};
+use super::{
+    journal::{self, Change},
+    state::State,
+};
+use crate::{
+    config::{ClusterConfig, Resize},
+    disk::RealDisk,
+};
+
+/// The number of brokers a directory was made with; `None` if no cluster was, or its metadata cannot be read.
+pub fn brokers_of(dir: &Path) -> Option<u32> {
+    let changes = journal::read(&RealDisk::new(), dir).ok()?;
+    let recorded = changes.iter().find_map(|change| match change {
+        Change::Cluster { brokers, .. } => Some(*brokers),
+        _ => None,
+    })?;
+    recorded.or_else(|| Some(highest(&State::replayed("", changes))).filter(|brokers| *brokers > 0))
+}
+
+/// The highest broker with a replica.
+fn highest(state: &State) -> u32 {
+    state.known_brokers().last().and_then(|id| u32::try_from(*id).ok()).unwrap_or(0)
+}
 
 /// Refuses another number of brokers than `before` unless the configuration allows it and no record becomes unavailable.
 ///
@@ -12,9 +33,8 @@ use crate::config::{ClusterConfig, Resize};
 pub(super) fn check(state: &State, before: Option<u32>, config: &ClusterConfig) -> io::Result<()> {
     let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     let now = config.brokers;
-    // Files of earlier versions lack the number; they show the highest broker with a replica.
-    let highest = state.known_brokers().last().and_then(|id| u32::try_from(*id).ok()).unwrap_or(0);
-    let before = before.unwrap_or_else(|| highest.max(now));
+    // Files of earlier versions lack the number.
+    let before = before.unwrap_or_else(|| highest(state).max(now));
     if before == now {
         return Ok(());
     }

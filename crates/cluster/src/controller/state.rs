@@ -90,8 +90,7 @@ impl State {
         state
     }
 
-    /// Continues an earlier run with these brokers. Leader epochs advance, so that nothing of the earlier run passes for
-    /// current.
+    /// Continues an earlier run with these brokers. Leader epochs advance, so that requests of the earlier run are fenced.
     pub(super) fn resume(mut self, brokers: &[i32]) -> Self {
         self.expected = brokers.iter().copied().collect();
         let keys = self.partition_keys(|_| true);

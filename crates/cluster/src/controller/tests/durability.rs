@@ -118,7 +118,7 @@ fn live(disk: &(impl Disk + Clone + 'static), brokers: u32) -> Controller {
 }
 
 fn topics(controller: &Controller) -> Vec<String> {
-    controller.image().topics.keys().map(|name| name.to_string()).collect()
+    controller.image().topics.keys().map(ToString::to_string).collect()
 }
 
 #[test]
