@@ -1,6 +1,7 @@
 //! One incarnation of a broker: what its tasks share, and how the metadata changes it.
 
 mod connection;
+mod connections;
 mod peers;
 mod run;
 
