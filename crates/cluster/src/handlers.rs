@@ -266,8 +266,7 @@ impl Call<'_> {
 
     /// Whom quotas are for: who asks, and the client it has. None are for brokers.
     fn limited(&self) -> Option<(&str, &str)> {
-        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
-        (*self.principal != Principal::Broker).then_some(client)
+        Some((self.principal.user()?, self.header.client_id.unwrap_or_default()))
     }
 
     /// Counts bytes of who asks against its quota; how long it has to be silent.

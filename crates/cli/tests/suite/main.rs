@@ -5,6 +5,7 @@
 
 mod admin;
 mod bad_input;
+mod cluster;
 mod commands;
 mod common;
 mod kills;

@@ -21,7 +21,7 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
     /// The value is not one the setting takes.
-    #[error("{name}={value:?}: {expected}")]
+    #[error("{name}={value:?}: expected {expected}")]
     Value {
         /// The setting.
         name: &'static str,
@@ -158,10 +158,24 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "connection.authentication.timeout.ms",
+        "milliseconds, at least 1",
+        security.authentication_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "connection.failed.authentication.delay.ms",
         "milliseconds, 0 or more",
         security.failed_authentication_delay,
         |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "connections.max.idle.ms",
+        "milliseconds, at least 1",
+        connections_max_idle,
+        |t| millis(t, 1),
         MILLIS
     ),
     property!(
@@ -447,6 +461,13 @@ static PROPERTIES: &[Property] = &[
         |mechanisms: &Vec<Mechanism>| {
             mechanisms.iter().map(|mechanism| mechanism.name()).collect::<Vec<_>>().join(",")
         }
+    ),
+    property!(
+        "sasl.oauthbearer.allow.unsecured.tokens",
+        "true or false",
+        security.allow_unsecured_tokens,
+        boolean,
+        bool::to_string
     ),
     property!(
         "socket.request.max.bytes",

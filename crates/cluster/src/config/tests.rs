@@ -75,3 +75,26 @@ fn contradictions_are_found() {
     assert!(refused(|c| c.ports = Ports::From(65_535)));
     assert!(refused(|c| c.storage = Storage::Disks(vec![])));
 }
+
+#[test]
+fn unsigned_tokens_beyond_loopback_need_permission() {
+    let mut config = ClusterConfig::default();
+    config.set("listener.security.protocol", "SASL_SSL").unwrap();
+    config.set("sasl.enabled.mechanisms", "OAUTHBEARER").unwrap();
+    config.validate().unwrap();
+    let anywhere = ClusterConfig { bind: Some([0, 0, 0, 0].into()), ..config.clone() };
+    let elsewhere = ClusterConfig { host: [10, 0, 0, 1].into(), ..config.clone() };
+    let listed = ([10, 0, 0, 1], 9092).into();
+    let listed = ClusterConfig { ports: Ports::List(vec![listed; 3]), ..config };
+    for mut config in [anywhere, elsewhere, listed] {
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.contains("sasl.oauthbearer.allow.unsecured.tokens=true"), "{error}");
+        assert!(error.contains("unsigned tokens"), "{error}");
+        config.set("sasl.oauthbearer.allow.unsecured.tokens", "true").unwrap();
+        config.validate().unwrap();
+        config.set("sasl.oauthbearer.allow.unsecured.tokens", "false").unwrap();
+        config.set("sasl.enabled.mechanisms", "SCRAM-SHA-512").unwrap();
+        config.security.users = vec![User::new("alice", "secret")];
+        config.validate().unwrap();
+    }
+}

@@ -46,8 +46,11 @@ fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicR
         }
     };
     let code = match allowed.and(topic) {
-        Ok(topic) if call.broker.controller.delete_topic(topic.id) => ErrorCode::NONE,
-        Ok(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        Ok(topic) => match call.broker.controller.delete_topic(topic.id) {
+            Ok(true) => ErrorCode::NONE,
+            Ok(false) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Err((code, _)) => code,
+        },
         Err(code) => code,
     };
     // Who may not describe a topic is told neither its name nor its id.

@@ -382,7 +382,13 @@ impl PartitionLog {
         let before = active.size();
         active.dirty = true;
         let written = active.file.append(bytes).and_then(|()| {
-            if flush { active.file.sync().inspect(|()| active.dirty = false) } else { Ok(()) }
+            if !flush {
+                return Ok(());
+            }
+            active.file.sync()?;
+            active.dirty = false;
+            // The segment's first bytes: the directory must name the file, too.
+            if before == 0 { self.disk.sync_dir(&self.dir) } else { Ok(()) }
         });
         let Err(source) = written else { return Ok(()) };
         let error = active.io(source);

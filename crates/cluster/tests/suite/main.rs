@@ -7,6 +7,7 @@ mod access;
 mod chaos;
 mod consumer_groups;
 mod coordinator;
+mod durable;
 mod groups;
 mod plants;
 mod produce_fetch;
