@@ -1,0 +1,8 @@
+//! The museum of bugs: scripted cases, each after a public bug of a Kafka client that lost, duplicated, reordered or hung.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cases;
+mod checks;
+mod stage;
+mod table;
