@@ -14,7 +14,7 @@ use bytes::Bytes;
 use curtail_proto::{
     backoff::Backoff,
     fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
-    position::{FetchFrom, FetchVerdict, Reset, Version, classify, is_soon_over},
+    position::{FetchFrom, FetchVerdict, Reset, Version, classify},
 };
 use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
@@ -119,7 +119,6 @@ struct Lane {
 struct Reading {
     from: FetchFrom,
     topic_id: Uuid,
-    leader_epoch: i32,
 }
 
 #[derive(Clone, Copy)]
@@ -409,7 +408,7 @@ impl Lane {
             return self.stop_reading(at);
         }
         if let Some((version, to)) = assigned.position.lookup() {
-            let leader_epoch = assigned.leader_epoch;
+            let leader_epoch = assigned.position.leader_epoch().unwrap_or(-1);
             self.lookups.insert(at.clone(), Lookup { version, to, leader_epoch });
             return self.stop_reading(at);
         }
@@ -421,12 +420,10 @@ impl Lane {
             // It stays in the session, for as long as the session can do without being used.
             Some(from) if assigned.paused && self.may_rest(at) => {
                 self.resting.insert(at.clone());
-                let (topic_id, leader_epoch) = (assigned.topic_id, assigned.leader_epoch);
-                self.read(at, Reading { from, topic_id, leader_epoch });
+                self.read(at, Reading { from, topic_id: assigned.topic_id });
             }
             Some(from) if !assigned.paused && !assigned.halted => {
-                let (topic_id, leader_epoch) = (assigned.topic_id, assigned.leader_epoch);
-                self.read(at, Reading { from, topic_id, leader_epoch });
+                self.read(at, Reading { from, topic_id: assigned.topic_id });
             }
             _ => self.stop_reading(at),
         }
@@ -448,7 +445,7 @@ impl Lane {
     fn params(&self, reading: &Reading) -> Params {
         Params {
             fetch_offset: reading.from.offset,
-            current_leader_epoch: reading.leader_epoch,
+            current_leader_epoch: reading.from.leader_epoch,
             last_fetched_epoch: reading.from.last_fetched_epoch,
             max_bytes: self.shared.config.max_partition_fetch_bytes,
         }
@@ -587,7 +584,7 @@ impl Lane {
                 false
             }
             verdict => {
-                self.retry_after(found.error, assigned);
+                self.shared.pause_after(found.error, assigned);
                 state.touch(at);
                 verdict != FetchVerdict::Retry
             }
@@ -596,12 +593,6 @@ impl Lane {
 
     fn retry_later(&self, assigned: &mut Assigned) {
         self.shared.pause(assigned, self.shared.pauses());
-    }
-
-    /// After a refusal with this error.
-    fn retry_after(&self, error: ErrorCode, assigned: &mut Assigned) {
-        let pauses = self.shared.pauses();
-        self.shared.pause(assigned, if is_soon_over(error) { pauses.soon() } else { pauses });
     }
 
     /// The connection gave a whole answer.

@@ -15,7 +15,7 @@ use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
     metadata::Snapshot,
-    position::{Misfit, Policy, Position, Version, Versions},
+    position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
 use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ use super::{
     credit::{Held, LaneSignal},
     cursor::Cursor,
     group::{Group, place},
-    lane,
+    lane, validate,
 };
 use crate::{
     ConsumerConfig, Error, Result, TopicPartition,
@@ -64,6 +64,10 @@ pub(super) struct State {
     /// By broker id. Lanes stay when their last partition leaves: it may come back.
     pub(super) lanes: BTreeMap<i32, LaneEntry>,
     buffer: Buffer,
+    /// Partitions whose position may need validation by the leader.
+    pub(super) unvalidated: BTreeSet<TopicPartition>,
+    /// Wakes the task that validates.
+    pub(super) validator: Arc<Notify>,
     /// Partitions that nobody has given a position, told to the application if it polls all the same.
     unplaced: BTreeSet<TopicPartition>,
     /// Errors that belong to no place in the buffer.
@@ -80,7 +84,6 @@ pub(super) struct Assigned {
     /// What the group is known to have committed.
     pub(super) committed: Option<i64>,
     pub(super) topic_id: Uuid,
-    pub(super) leader_epoch: i32,
     /// The broker that it is read from, once known.
     pub(super) lane: Option<i32>,
     /// The replica that the leader would have us read, and until when we do (KIP-392).
@@ -141,6 +144,7 @@ impl Shared {
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
+        shared.watch(validate::run(shared.clone()));
         if let Some(group) = &shared.group {
             group.start(&shared);
         }
@@ -170,14 +174,26 @@ impl Shared {
         assigned.retry_at = Some(Instant::now() + pause);
     }
 
+    /// As [`Self::pause`], after a refusal with this error.
+    pub(super) fn pause_after(&self, error: ErrorCode, assigned: &mut Assigned) {
+        let pauses = self.pauses();
+        self.pause(assigned, if is_soon_over(error) { pauses.soon() } else { pauses });
+    }
+
     pub(super) fn pauses(&self) -> Backoff {
         let common = &self.config.common;
         Backoff { initial: common.retry_backoff, max: common.retry_backoff_max }
     }
 
-    /// Has the next poll end with the error if it is one that trying again does not mend.
+    /// Has the next poll return the error if only the application or an operator can remove its cause.
     pub(super) fn report_refusal(&self, error: &Error) {
-        if matches!(error, Error::Authentication { .. }) {
+        let lasts = matches!(
+            error,
+            Error::Authentication { .. }
+                | Error::UnsupportedVersion(_)
+                | Error::ResponseTooLarge { .. }
+        );
+        if lasts {
             let mut state = self.state.lock();
             state.report(error.clone());
             state.wake_application();
@@ -322,11 +338,11 @@ impl Shared {
         let preferred = assigned.preferred.filter(|(id, _)| snapshot.node(*id).is_some());
         let to = preferred.map_or(leader.id, |(id, _)| id);
         let moved = assigned.lane != Some(to);
-        if !moved && assigned.leader_epoch == leader.epoch {
+        if !moved && assigned.position.leader_epoch() == Some(leader.epoch) {
             return;
         }
         // A new leader, or a new term of the old one: what failed before says nothing about it.
-        assigned.leader_epoch = leader.epoch;
+        assigned.position.on_leader(leader.epoch);
         assigned.retry_at = None;
         assigned.failures = 0;
         if moved {
@@ -354,6 +370,24 @@ impl Shared {
         }
     }
 
+    /// Acts on a response that a partition's position does not fit.
+    pub(super) fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
+        match misfit {
+            Misfit::Stale => {}
+            Misfit::Moved => state.drop_buffered(at),
+            Misfit::NotYet => {
+                if let Some(assigned) = state.partitions.get_mut(at) {
+                    self.pause(assigned, self.pauses());
+                }
+            }
+            Misfit::Unresolved(offset) => state.fail(at, out_of_range(at, offset)),
+            Misfit::Truncated(truncation) => state.fail(at, truncated(at, truncation)),
+        }
+        if matches!(misfit, Misfit::Unresolved(_) | Misfit::Truncated(_)) {
+            self.settled.notify_waiters();
+        }
+    }
+
     fn check_topic_id(&self, state: &mut State, id: Uuid, at: &TopicPartition) {
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         if assigned.topic_id == id {
@@ -364,9 +398,7 @@ impl Shared {
         if recreated {
             let misfit = assigned.position.on_recreated(self.policy(), &mut state.versions);
             state.drop_buffered(at);
-            if let Misfit::Unresolved(offset) = misfit {
-                state.fail(at, out_of_range(at, offset));
-            }
+            self.misfit(state, at, misfit);
         }
         state.touch(at);
     }
@@ -485,9 +517,14 @@ impl Listener for Shared {
 }
 
 impl State {
-    /// Has the partition's lane look at it before its next request.
+    /// Has the partition's lane look at it before its next request, and the validator if its position needs that.
     pub(super) fn touch(&mut self, at: &TopicPartition) {
-        let node = self.partitions.get(at).and_then(|assigned| assigned.lane);
+        let Some(assigned) = self.partitions.get(at) else { return };
+        let node = assigned.lane;
+        if assigned.position.validation().is_some() {
+            self.unvalidated.insert(at.clone());
+            self.validator.notify_one();
+        }
         if let Some(lane) = node.and_then(|node| self.lanes.get_mut(&node)) {
             lane.dirty.insert(at.clone());
             lane.signal.wake.notify_one();
@@ -645,7 +682,6 @@ impl Assigned {
             position,
             committed: None,
             topic_id: Uuid::ZERO,
-            leader_epoch: -1,
             lane: None,
             preferred: None,
             paused: false,
@@ -663,6 +699,18 @@ impl Assigned {
 
 pub(super) fn out_of_range(at: &TopicPartition, offset: i64) -> Error {
     Error::OffsetOutOfRange { topic: at.topic.clone(), partition: at.partition, offset }
+}
+
+fn truncated(at: &TopicPartition, truncation: Truncation) -> Error {
+    let Truncation { at: lost, diverges } = truncation;
+    Error::LogTruncated {
+        topic: at.topic.clone(),
+        partition: at.partition,
+        offset: lost.offset,
+        leader_epoch: lost.epoch,
+        divergent_offset: diverges.map(|spot| spot.offset),
+        divergent_epoch: diverges.map(|spot| spot.epoch),
+    }
 }
 
 /// A fetch or a lookup that the broker refused.
