@@ -526,8 +526,6 @@ impl Consumer {
         mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Result<Option<T>> {
         let deadline = Instant::now() + timeout;
-        // While it waits the application counts as polling, and no longer.
-        let _waiting = Waiting::of(&self.shared);
         tokio::select! {
             biased;
             result = poll_fn(|cx| {
@@ -699,28 +697,6 @@ fn valid_spot(to: &OffsetAndMetadata) -> Result<Spot> {
         return Err(Error::IllegalState("a leader epoch is never negative"));
     }
     Ok(to.spot())
-}
-
-/// Clears the waker of a poll when it ends or is dropped.
-struct Waiting(Arc<Shared>);
-
-impl Waiting {
-    /// Only a group asks who waits.
-    fn of(shared: &Arc<Shared>) -> Option<Self> {
-        shared.group.is_some().then(|| Self(shared.clone()))
-    }
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waiting")
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        drop(self.0.state.lock().take_waker());
-    }
 }
 
 impl Drop for Consumer {

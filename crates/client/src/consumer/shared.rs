@@ -580,11 +580,6 @@ impl State {
         self.wake_application();
     }
 
-    /// Whether a poll is waiting for records.
-    pub(super) fn is_application_waiting(&self) -> bool {
-        self.waker.is_some()
-    }
-
     pub(super) fn wake_application(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
