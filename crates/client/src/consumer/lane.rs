@@ -20,7 +20,7 @@ use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
     fetch::{self, FetchRequest},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::aside::{Asides, Purpose};
 use super::{
@@ -488,8 +488,10 @@ impl Lane {
     fn failed(&mut self, error: &Error) {
         tracing::debug!(node = self.node, %error, "fetch lane failed");
         self.shared.report_refusal(error);
-        // A connection that has worked and was lost is replaced at once.
-        if !(self.proven && self.connection.is_some()) {
+        // A connection that has worked and was lost is replaced at once. One that brought an unusable response is not: the
+        // next response would be the same.
+        let is_lost = matches!(error, Error::Connection { .. }) && self.connection.is_some();
+        if !(self.proven && is_lost) {
             self.failures += 1;
         }
         self.connection = None;
@@ -624,10 +626,20 @@ impl Lane {
         let correlation_id = connection.next_correlation_id();
         let frame = connection
             .frame(ApiKey::FETCH, version, correlation_id, |w| request.encode(version, w));
-        connection.write(&frame).await?;
-        self.fetching = true;
         let sent = Instant::now();
-        let waited = self.answer(correlation_id, max_wait).await;
+        let (shared, limit) = (self.shared.clone(), self.shared.config.common.request_timeout);
+        let written = timeout_at(sent + limit, connection.write(&frame));
+        let patience = shared.config.common.retry_backoff_max.max(self.opening_took);
+        match shared.suspecting(self.node, patience, written).await {
+            Ok(written) => written?,
+            Err(_) => {
+                let millis = limit.as_millis();
+                let reason = format!("no room for a request within request.timeout.ms={millis}");
+                return Err(connection_error(connection.peer(), reason));
+            }
+        }
+        self.fetching = true;
+        let waited = self.answer(correlation_id, sent, max_wait).await;
         self.fetching = false;
         match waited? {
             Waited::Answer(answer) => {
@@ -674,10 +686,14 @@ impl Lane {
     /// assigned, moved here or sought meanwhile, would have to wait as long. Then the request is given up for one
     /// over a new connection; but not before it has waited for as long as a connection takes to open, so that a
     /// busy lane, whose answer comes anyway, is left alone.
-    async fn answer(&mut self, correlation_id: i32, max_wait: Duration) -> Result<Waited> {
+    async fn answer(
+        &mut self,
+        correlation_id: i32,
+        sent: Instant,
+        max_wait: Duration,
+    ) -> Result<Waited> {
         let Some(mut connection) = self.connection.take() else { return Ok(Waited::Closed) };
         let limit = self.shared.config.common.request_timeout;
-        let sent = Instant::now();
         // When something has to be asked that the request does not ask for.
         let mut due = match self.unasked() {
             Unasked::At(at) => Some(at),

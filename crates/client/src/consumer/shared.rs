@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
+    pin::pin,
     sync::{Arc, Weak},
     task::Waker,
     time::Duration,
@@ -17,13 +18,13 @@ use curtail_proto::{
     metadata::Snapshot,
     position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
-use curtail_wire::{ErrorCode, Uuid};
+use curtail_wire::{ErrorCode, Uuid, frame};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::Notify,
     task::{AbortHandle, JoinHandle},
-    time::Instant,
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -40,6 +41,16 @@ use crate::{
     metadata::{Listener, MetadataHandle},
     metrics::ConsumerStats,
 };
+
+/// Room in a fetch response for what is not records.
+const RESPONSE_OVERHEAD: usize = 1024 * 1024;
+
+/// The largest response that the settings ask for. A broker returns at least one batch whatever its size: one beyond the
+/// limit is reported with the setting that makes room for it.
+pub(super) fn receive_limit(config: &ConsumerConfig) -> usize {
+    let asked = usize::try_from(config.fetch_max_bytes).unwrap_or(0);
+    asked.saturating_add(RESPONSE_OVERHEAD).max(frame::DEFAULT_LIMIT)
+}
 
 /// The consumer, less what only its owner touches.
 pub(super) struct Shared {
@@ -92,6 +103,8 @@ pub(super) struct Assigned {
     /// A failure is in the buffer: nothing is fetched before the application has seen it.
     pub(super) halted: bool,
     pub(super) failures: u32,
+    /// Since when leaders refuse to validate the position.
+    pub(super) refused_since: Option<Instant>,
     /// Nothing is asked before this moment.
     pub(super) retry_at: Option<Instant>,
     pub(super) high_watermark: Option<i64>,
@@ -194,10 +207,15 @@ impl Shared {
                 | Error::ResponseTooLarge { .. }
         );
         if lasts {
-            let mut state = self.state.lock();
-            state.report(error.clone());
-            state.wake_application();
+            self.report(error.clone());
         }
+    }
+
+    /// Has the next poll return the error.
+    pub(super) fn report(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.report(error);
+        state.wake_application();
     }
 
     /// Connects to a broker by its id.
@@ -208,7 +226,31 @@ impl Shared {
             let broker = format!("broker {node}").into();
             return Err(Error::Connection { broker, reason: "its address is not known".into() });
         };
-        Connection::open(&self.env, &self.config.common, &known.host, known.port).await
+        let common = &self.config.common;
+        let mut connection = Connection::open(&self.env, common, &known.host, known.port).await?;
+        connection.set_receive_limit(receive_limit(&self.config), "fetch.max.bytes");
+        Ok(connection)
+    }
+
+    /// Runs an exchange with a broker. While it takes longer than `patience`, asks the others for newer leaders.
+    pub(super) async fn suspecting<T>(
+        &self,
+        node: i32,
+        patience: Duration,
+        exchange: impl Future<Output = T>,
+    ) -> T {
+        let mut exchange = pin!(exchange);
+        let mut suspect_at = Instant::now() + patience;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut exchange => return done,
+                () = sleep_until(suspect_at) => {
+                    self.metadata.request_refresh_avoiding(None, node);
+                    suspect_at += patience;
+                }
+            }
+        }
     }
 
     /// Replaces the assignment. Partitions that stay keep their positions and their records in the buffer.
@@ -345,6 +387,7 @@ impl Shared {
         assigned.position.on_leader(leader.epoch);
         assigned.retry_at = None;
         assigned.failures = 0;
+        assigned.refused_since = None;
         if moved {
             state.leave_lane(at);
             self.enter_lane(state, to, at);
@@ -665,6 +708,7 @@ impl State {
         self.buffer.clear(&mut assigned.queue);
         assigned.halted = false;
         assigned.failures = 0;
+        assigned.refused_since = None;
         assigned.retry_at = None;
         self.touch(at);
         Ok(())
@@ -682,6 +726,7 @@ impl Assigned {
             paused: false,
             halted: false,
             failures: 0,
+            refused_since: None,
             retry_at: None,
             high_watermark: None,
             end: None,

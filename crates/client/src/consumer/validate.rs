@@ -195,6 +195,7 @@ impl Shared {
                 match assigned.position.on_validated(asked, end, policy, versions) {
                     Ok(()) => {
                         assigned.failures = 0;
+                        assigned.refused_since = None;
                         assigned.retry_at = None;
                     }
                     Err(misfit) => {
@@ -220,6 +221,15 @@ impl Shared {
             FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry => {
                 self.pause_after(error, assigned);
                 self.metadata.request_refresh(Some(&at.topic));
+                let limit = self.config.common.default_api_timeout;
+                let since = *assigned.refused_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= limit {
+                    // The epoch may be one that no leader ever had.
+                    assigned.refused_since = None;
+                    let what = "OffsetsForLeaderEpoch (default.api.timeout.ms)";
+                    let last = Some(Arc::new(refused(at, error)));
+                    state.fail(at, Error::Timeout { what, limit, last });
+                }
             }
         }
         state.touch(at);
@@ -241,20 +251,7 @@ async fn exchange(
         }
         request(shared.connect(node).await?, &asked).await
     };
-    let mut exchange = std::pin::pin!(exchange);
-    let patience = shared.config.common.retry_backoff_max;
-    let mut suspect_at = Instant::now() + patience;
-    loop {
-        tokio::select! {
-            biased;
-            answered = &mut exchange => return answered,
-            // An unresponsive broker: the others may know a newer leader.
-            () = sleep_until(suspect_at) => {
-                shared.metadata.request_refresh_avoiding(None, node);
-                suspect_at += patience;
-            }
-        }
-    }
+    shared.suspecting(node, shared.config.common.retry_backoff_max, exchange).await
 }
 
 async fn request(mut connection: Connection, asked: &Questions) -> Result<(Connection, Answers)> {

@@ -69,7 +69,7 @@ async fn place_all(
             Err(error) => {
                 failures += 1;
                 if !is_passing(&error) {
-                    shared.tell(error);
+                    shared.report(error);
                 }
                 shared.backoff(failures)
             }
@@ -334,12 +334,5 @@ impl Shared {
             (None, policy) => assigned.position.begin(policy, &mut state.versions),
         }
         state.touch(at);
-    }
-
-    /// Tells the application of an error in its next poll.
-    fn tell(&self, error: Error) {
-        let mut state = self.state.lock();
-        state.report(error);
-        state.wake_application();
     }
 }

@@ -84,6 +84,13 @@ impl Lane {
     fn refused(&mut self, error: ErrorCode) {
         tracing::debug!(node = self.node, %error, "fetch refused");
         self.failures += 1;
+        if classify(error) == FetchVerdict::Report && !error.is_retriable() {
+            self.shared.report(Error::Broker {
+                what: format!("Fetch of broker {}", self.node).into(),
+                code: error,
+                message: Some(error.message().into()),
+            });
+        }
         self.shared.metadata.request_refresh(None);
         self.pause(self.shared.backoff(self.failures));
     }
