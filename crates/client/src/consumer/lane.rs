@@ -488,8 +488,8 @@ impl Lane {
     fn failed(&mut self, error: &Error) {
         tracing::debug!(node = self.node, %error, "fetch lane failed");
         self.shared.report_refusal(error);
-        // A connection that has worked and was lost is replaced at once. One that brought an unusable response is not: the
-        // next response would be the same.
+        // A connection that has worked and was lost is replaced at once. An unusable response backs off: the next one would
+        // be the same.
         let is_lost = matches!(error, Error::Connection { .. }) && self.connection.is_some();
         if !(self.proven && is_lost) {
             self.failures += 1;

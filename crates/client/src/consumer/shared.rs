@@ -198,7 +198,7 @@ impl Shared {
         Backoff { initial: common.retry_backoff, max: common.retry_backoff_max }
     }
 
-    /// Has the next poll return the error if only the application or an operator can remove its cause.
+    /// Makes the next poll return the error if only the application or an operator can remove its cause.
     pub(super) fn report_refusal(&self, error: &Error) {
         let lasts = matches!(
             error,
@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Has the next poll return the error.
+    /// Makes the next poll return the error.
     pub(super) fn report(&self, error: Error) {
         let mut state = self.state.lock();
         state.report(error);
@@ -560,7 +560,7 @@ impl Listener for Shared {
 }
 
 impl State {
-    /// Has the partition's lane look at it before its next request, and the validator if its position needs that.
+    /// Makes the partition's lane look at it before its next request, and the validator if its position needs that.
     pub(super) fn touch(&mut self, at: &TopicPartition) {
         let Some(assigned) = self.partitions.get(at) else { return };
         let node = assigned.lane;

@@ -1,6 +1,6 @@
 //! Validation of positions after leader changes: OffsetsForLeaderEpoch to the leaders (KIP-320).
 //!
-//! One task validates for the whole consumer, over connections of its own: a leader that is slow to validate delays no
+//! One task validates for the whole consumer, over separate connections: a leader that is slow to validate delays no
 //! fetch of another partition. A leader has one request in flight, for all its positions that need validation.
 //!
 //! # Invariants

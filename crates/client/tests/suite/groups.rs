@@ -654,7 +654,9 @@ async fn stream_that_is_kept_without_polling_loses_its_partitions(backend: &Benc
     let next = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx));
     assert!(tokio::time::timeout(LOOK, next).await.is_err(), "the topic is empty");
     settle(&mut [&mut busy], &[2]).await;
-    drop(stream);
+    // The stream was kept until here.
+    let next = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx));
+    assert!(tokio::time::timeout(LOOK, next).await.is_err(), "the topic is empty");
     idle.close().await;
     busy.close().await;
 }

@@ -56,7 +56,7 @@ fn numbered(lineage: &str, first: i64, count: i64) -> Vec<(i64, String)> {
     (0..count).map(|n| (first + n, format!("{lineage}-{n}"))).collect()
 }
 
-/// A partition with two replicas, of which one lacks the last records.
+/// A partition with two replicas. The follower lacks the last records.
 struct Scene {
     backend: Backend,
     leader: i32,
