@@ -20,10 +20,14 @@ mod mutate;
 mod peers;
 #[path = "hostile/produce.rs"]
 mod produce;
+#[path = "hostile/refusals.rs"]
+mod refusals;
 #[path = "hostile/sasl.rs"]
 mod sasl;
 #[path = "hostile/tokens.rs"]
 mod tokens;
+#[path = "hostile/validation.rs"]
+mod validation;
 
 use std::{cell::Cell, future::Future, sync::Once, time::Duration};
 

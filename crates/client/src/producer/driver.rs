@@ -72,7 +72,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.health.set(Trouble::Unreachable);
                 strong.notice(&lane);
                 failures += 1;
-                if matches!(error, Error::Authentication { .. }) {
+                if matches!(error, Error::Authentication { .. } | Error::UnsupportedVersion(_)) {
                     refuse(&lane, &strong, &error);
                 }
                 give_up_late(&lane, &strong, &error);
@@ -147,7 +147,7 @@ fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     shared.stranded.notify_one();
 }
 
-/// The broker does not believe who the client is, or the other way round: what waits for it has nothing to wait for.
+/// Fails the records that wait for a broker which refuses this client whatever it sends.
 fn refuse(lane: &Lane, shared: &Shared, error: &Error) {
     for partition in lane.waiting() {
         shared.refuse(&partition, error);

@@ -715,10 +715,13 @@ async fn obtain_identity(shared: &Shared) {
             }
             Err(error) => {
                 tracing::debug!(%error, "no producer id yet");
-                if let Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. } = error
-                    && shared.identity.is_awaited()
-                {
-                    // A right is missing: what waits has nothing to wait for.
+                let lasts = matches!(
+                    error,
+                    Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. }
+                        | Error::UnsupportedVersion(_)
+                );
+                if lasts && shared.identity.is_awaited() {
+                    // A permission or the API is missing: waiting does not help.
                     shared.refuse_all(&error);
                 }
                 failures += 1;

@@ -189,6 +189,8 @@ impl Broker {
                 self.model.lock().proof = request.auth_bytes;
                 authenticated(call, b"", 0)
             }
+            // The script has the answer.
+            ApiKey::OFFSET_FOR_LEADER_EPOCH => Vec::new(),
             _ => crate::member::answer(self.address, call, body),
         }
     }

@@ -17,5 +17,6 @@ mod routing;
 mod security;
 mod too_large;
 mod transactions;
+mod truncation;
 mod undrained;
 mod unknown_topic;

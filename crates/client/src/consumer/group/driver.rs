@@ -157,12 +157,16 @@ impl Driver {
         self.group.change(|machine, now| machine.resolved(names, now));
     }
 
-    /// An application that waits for records polls all the time.
+    /// Counts the polls since the last look. A kept waker does not count: the future that left it may have been dropped, or
+    /// its task may be busy. It is woken instead, and a poll that still waits for records polls again.
     fn notice_polls(&self) {
-        let touched = self.group.touched.swap(false, std::sync::atomic::Ordering::SeqCst);
-        if touched || self.shared.state.lock().is_application_waiting() {
+        if self.group.touched.swap(false, std::sync::atomic::Ordering::SeqCst) {
             let now = Instant::now().into_std();
             self.group.look(|machine| machine.polled(now));
+        }
+        let waker = self.shared.state.lock().take_waker();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
