@@ -14,6 +14,7 @@ use bytes::Bytes;
 use curtail_proto::{
     backoff::Backoff,
     fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
+    later::Later,
     position::{FetchFrom, FetchVerdict, Reset, Version, classify, is_soon_over},
 };
 use curtail_wire::{
@@ -40,6 +41,13 @@ const TOPIC_IDS: i16 = 13;
 /// How long a session may lie unused. Brokers grant others the slot of one that was not used for two minutes
 /// (KIP-227).
 const SESSION_REST: Duration = Duration::from_secs(60);
+/// Shortest [`patience`]: with `retry.backoff.max.ms=0` a lane would otherwise refresh the metadata without a pause.
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+
+/// How long a fetch may stay unanswered beyond `fetch.max.wait.ms` before the leaders are looked up elsewhere.
+fn patience(shared: &Shared) -> Duration {
+    shared.config.common.retry_backoff_max.max(LEAST_PATIENCE)
+}
 
 /// Runs the lane until the consumer closes.
 pub(super) async fn run(shared: Arc<Shared>, node: i32, signal: Arc<LaneSignal>) {
@@ -244,7 +252,7 @@ impl Lane {
                 false => Plan::Fetch { max_bytes: share.request(), linger: true },
             };
         }
-        let used_by = self.session_used + SESSION_REST;
+        let used_by = self.session_used.later(SESSION_REST);
         if used_by <= now && self.session.is_open() {
             return self.use_session(later);
         }
@@ -522,7 +530,7 @@ impl Lane {
     }
 
     fn pause(&mut self, pause: Duration) {
-        self.pause_until = Some(Instant::now() + pause);
+        self.pause_until = Some(Instant::now().later(pause));
     }
 
     async fn look_up(&mut self) -> Result<bool> {
@@ -694,12 +702,12 @@ impl Lane {
         };
         let worth_it = self.opening_took < max_wait;
         // A broker that hangs says nothing. Whether somebody else leads by now is asked of the others.
-        let patience = self.shared.config.common.retry_backoff_max.max(self.opening_took);
-        let mut suspect_at = sent + max_wait + patience;
+        let patience = patience(&self.shared).max(self.opening_took);
+        let mut suspect_at = sent.later(max_wait).later(patience);
         let waited = loop {
             let urgent = due
                 .filter(|_| worth_it && connection.is_between_frames())
-                .map(|due| due.max(sent + self.opening_took));
+                .map(|due| due.max(sent.later(self.opening_took)));
             tokio::select! {
                 biased;
                 answer = connection.read_answer(correlation_id) => {
@@ -724,9 +732,9 @@ impl Lane {
                 }
                 () = sleep_until(suspect_at) => {
                     self.shared.metadata.request_refresh(None);
-                    suspect_at += patience;
+                    suspect_at = suspect_at.later(patience);
                 }
-                () = sleep_until(sent + limit) => {
+                () = sleep_until(sent.later(limit)) => {
                     break Err(connection_error(
                         connection.peer(),
                         format!("no answer within request.timeout.ms={}", limit.as_millis()),

@@ -14,6 +14,7 @@ use std::{
 use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
+    later::Later,
     metadata::Snapshot,
     position::{Misfit, Policy, Position, Version, Versions},
 };
@@ -167,7 +168,7 @@ impl Shared {
     pub(super) fn pause(&self, assigned: &mut Assigned, pauses: Backoff) {
         assigned.failures += 1;
         let pause = pauses.after(assigned.failures, self.env.entropy.unit());
-        assigned.retry_at = Some(Instant::now() + pause);
+        assigned.retry_at = Some(Instant::now().later(pause));
     }
 
     pub(super) fn pauses(&self) -> Backoff {
@@ -267,7 +268,7 @@ impl Shared {
     fn watch_unknown(&self, topic: Arc<str>) {
         let me = self.me.clone();
         let metadata = self.metadata.clone();
-        let deadline = Instant::now() + self.config.common.default_api_timeout;
+        let deadline = Instant::now().later(self.config.common.default_api_timeout);
         self.watch(async move {
             if let Err(error) = metadata.topic(&topic, deadline).await
                 && let Some(shared) = me.upgrade()

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{MILLIS, Property};
+use super::{INT_MILLIS, LONG_MILLIS, Property};
 use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
     TlsVersion,
@@ -164,7 +164,7 @@ macro_rules! optional_millis {
     ($name:literal, $field:ident) => {
         Property {
             name: $name,
-            expected: MILLIS,
+            expected: INT_MILLIS,
             set: |config, text| {
                 config.security.sasl.oidc.$field = Some(int_millis(text)?);
                 Some(())
@@ -205,10 +205,10 @@ static OIDC: [Property<CommonConfig>; 13] = [
     ),
     optional_millis!("sasl.login.connect.timeout.ms", connect_timeout),
     optional_millis!("sasl.login.read.timeout.ms", read_timeout),
-    bounded!("sasl.login.retry.backoff.ms", MILLIS, retry_backoff, long_millis, show_millis),
+    bounded!("sasl.login.retry.backoff.ms", LONG_MILLIS, retry_backoff, long_millis, show_millis),
     bounded!(
         "sasl.login.retry.backoff.max.ms",
-        MILLIS,
+        LONG_MILLIS,
         retry_backoff_max,
         long_millis,
         show_millis
