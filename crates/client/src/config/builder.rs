@@ -7,6 +7,7 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 use super::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, GroupProtocol,
     LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, SecurityConfig, host_and_port,
+    redact,
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
@@ -26,7 +27,7 @@ impl CommonConfig {
             None => Ok(()),
             Some(server) => Err(ConfigError::Invalid {
                 name: "bootstrap.servers",
-                value: server.clone(),
+                value: redact::value("bootstrap.servers", server),
                 reason: "expected host:port".into(),
             }),
         }

@@ -13,7 +13,7 @@ use std::{str::FromStr, time::Duration};
 use curtail_wire::compression::{Codec, Compression};
 
 use super::{
-    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
+    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig, redact,
     values::{
         acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, int_millis,
         isolation, leader_discovery, long_millis, number, offset_reset, recovery, servers,
@@ -52,12 +52,14 @@ impl<C: Clone> Property<C> {
         let bad = |entry: &&str| (self.set)(&mut config.clone(), entry).is_none();
         let entries = value.split(',').map(str::trim);
         let bad: Vec<_> = entries.filter(|_| value.contains(',')).filter(bad).collect();
-        let expected = self.expected;
+        let (expected, value) = (self.expected, redact::value(self.name, value));
         let reason = match bad.as_slice() {
-            [] => format!("expected {expected}"),
-            bad => format!("'{}' cannot be used; expected {expected}", bad.join("', '")),
+            [_, ..] if value != redact::HIDDEN => {
+                format!("'{}' cannot be used; expected {expected}", bad.join("', '"))
+            }
+            _ => format!("expected {expected}"),
         };
-        Err(ConfigError::Invalid { name: self.name, value: value.to_owned(), reason })
+        Err(ConfigError::Invalid { name: self.name, value, reason })
     }
 
     /// Refuses a number that could not have been set by name. Only numbers have ranges.
@@ -644,7 +646,7 @@ fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), Confi
 
 /// What a name that sets nothing is: harmless, not supported, or a mistake.
 fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigError> {
-    let not_supported = |why| Err(ConfigError::NotSupported { name: name.to_owned(), why });
+    let not_supported = |why| Err(ConfigError::NotSupported { name: redact::name(name), why });
     if IGNORED_PROPERTIES.contains(&name) {
         return Ok(());
     }
@@ -669,7 +671,7 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
         .chain(SERIALIZATION)
         .chain(FIXED.iter().map(|(n, _, _)| *n))
         .chain(NOT_YET.iter().map(|(n, _)| *n));
-    Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
+    Err(ConfigError::Unknown { name: redact::name(name), nearest: nearest(name, known) })
 }
 
 fn of_another_client(kind: Kind, name: &str) -> Option<&'static str> {

@@ -5,14 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use super::{INT_MILLIS, LONG_MILLIS, Property};
 use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
-    TlsVersion,
+    TlsVersion, redact,
     values::{boolean, int_millis, long_millis, number, show_millis},
 };
 
 const STORE_TYPE: &str = "PEM or PKCS12; a JKS file becomes one with 'keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12'";
-
-/// What Java shows of a password.
-const HIDDEN: &str = "[hidden]";
 
 macro_rules! secret {
     ($name:literal, $($field:ident).+) => {
@@ -23,7 +20,7 @@ macro_rules! secret {
                 config.security.$($field).+ = Some(Secret::new(text)).filter(|t| !t.reveal().is_empty());
                 Some(())
             },
-            get: |config| config.security.$($field).+.as_ref().map_or("", |_| HIDDEN).to_owned(),
+            get: |config| config.security.$($field).+.as_ref().map_or("", |_| redact::HIDDEN).to_owned(),
         }
     };
 }
