@@ -317,6 +317,13 @@ impl Consumer {
             period: taken.saturating_duration_since(stats.started),
             records_consumed_total: stats.records.get() + not_counted,
             bytes_consumed_total: stats.bytes.get(),
+            certificates_outdated: self
+                .shared
+                .config
+                .common
+                .security
+                .certificates_outdated()
+                .is_some(),
             brokers: stats.snapshot(),
             group: self.shared.group.as_ref().map(|group| group.stats.snapshot(taken)),
             partitions: held.into_iter().map(partition).collect(),

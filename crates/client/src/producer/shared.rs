@@ -622,6 +622,7 @@ impl Shared {
             flush_time: self.stats.flush_time.snapshot(),
             record_error_total: self.stats.record_errors.get(),
             leaderless_bytes,
+            certificates_outdated: self.config.common.security.certificates_outdated().is_some(),
             brokers,
         }
     }
