@@ -24,6 +24,8 @@ mod produce;
 mod sasl;
 #[path = "hostile/tokens.rs"]
 mod tokens;
+#[path = "hostile/transactions.rs"]
+mod transactions;
 
 use std::{cell::Cell, future::Future, sync::Once, time::Duration};
 

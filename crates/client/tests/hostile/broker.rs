@@ -189,6 +189,9 @@ impl Broker {
                 self.model.lock().proof = request.auth_bytes;
                 authenticated(call, b"", 0)
             }
+            ApiKey::ADD_PARTITIONS_TO_TXN | ApiKey::END_TXN => {
+                crate::transactions::answer(call, body)
+            }
             _ => crate::member::answer(self.address, call, body),
         }
     }
