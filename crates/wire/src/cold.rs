@@ -235,12 +235,12 @@ impl Guard {
         self.varint_bytes = if byte < 0x80 { 0 } else { (self.varint_bytes + 1) % 5 };
     }
 
-    /// What was read last is no varint, and so the size of no tagged field.
+    /// Forgets the varint: the bytes read last belong to another type.
     fn no_varint(&mut self) {
         (self.varint, self.varint_bytes) = (u64::MAX, 0);
     }
 
-    /// Counts a byte section that is an unknown tagged field. Whether there may be one more.
+    /// Counts a byte section that is an unknown tagged field, and returns whether it is within the limits.
     fn may_hold(&mut self, size: usize) -> bool {
         if self.varint != size as u64 {
             self.tags = 0;

@@ -90,7 +90,7 @@ fn with_outdated(problem: String, common: &CommonConfig) -> String {
 
 /// The configuration of the files as they are now. While they cannot be used, new connections use the previous one.
 ///
-/// As in Java's brokers: a store that cannot be read does not break connections which need nothing of it.
+/// As in Java's brokers: a store that cannot be read breaks no connection that works with the previous one.
 async fn load(common: &CommonConfig) -> Result<Arc<ClientConfig>, String> {
     let security = &common.security;
     let stamps = stamps(&security.ssl);
