@@ -296,7 +296,7 @@ pub enum ConfigError {
     /// There is no such property.
     #[error("unknown property '{name}'{}", .nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
     Unknown {
-        /// The name given.
+        /// The name given; `[hidden]` if it does not look like a name, because it may be a secret.
         name: String,
         /// The nearest known name, if one is near.
         nearest: Option<&'static str>,
@@ -306,7 +306,7 @@ pub enum ConfigError {
     Invalid {
         /// Property.
         name: &'static str,
-        /// The value given.
+        /// The value given; `[hidden]` if it may be a secret.
         value: String,
         /// What it should be.
         reason: String,

@@ -47,6 +47,9 @@
 //! # Ok::<(), curtail::ConfigError>(())
 //! ```
 
+// `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod admin;
 pub mod blocking;
 mod config;

@@ -37,7 +37,9 @@ mod split;
 mod tests;
 
 use self::numbering::{Gap, Numbering, SpentId};
+
 pub use self::split::{Parts, Share};
+use crate::later::Later;
 
 /// How batches are formed.
 #[derive(Clone, Debug)]
@@ -652,7 +654,7 @@ impl<C> PartitionQueue<C> {
     pub fn expire(&mut self, policy: &BatchPolicy, now: Instant) -> Vec<Batch<C>> {
         let mut expired = Vec::new();
         let Some(work) = &mut self.work else { return expired };
-        let is_over = |created: Instant| created + policy.delivery_timeout <= now;
+        let is_over = |created: Instant| created.later(policy.delivery_timeout) <= now;
         if work.open.as_ref().is_some_and(|open| is_over(open.created)) {
             work.seal(policy);
         }
@@ -669,7 +671,7 @@ impl<C> PartitionQueue<C> {
         let work = self.work.as_ref()?;
         let oldest = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
         let oldest = oldest.or_else(|| work.open.as_ref().map(|open| open.created));
-        oldest.map(|created| created + policy.delivery_timeout)
+        oldest.map(|created| created.later(policy.delivery_timeout))
     }
 
     /// Whether the broker has everything before this batch: each batch of a lower order was written. It does not if one
@@ -767,5 +769,9 @@ impl<C> PartitionQueue<C> {
 }
 
 fn due(created: Instant, policy: &BatchPolicy) -> Readiness {
-    if policy.linger.is_zero() { Readiness::Now } else { Readiness::At(created + policy.linger) }
+    if policy.linger.is_zero() {
+        Readiness::Now
+    } else {
+        Readiness::At(created.later(policy.linger))
+    }
 }

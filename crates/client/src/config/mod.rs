@@ -6,6 +6,7 @@ mod file;
 mod jaas;
 mod oidc;
 mod properties;
+mod redact;
 mod security;
 #[cfg(test)]
 mod tests;

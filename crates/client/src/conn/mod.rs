@@ -7,6 +7,7 @@ use std::{io, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_net::{Env, ReadSide, Socket, SocketExt, SocketOptions};
+use curtail_proto::later::Later;
 use curtail_wire::{
     ApiKey, ApiVersions, ErrorCode, Writer,
     cold::{self, Decodable, Message, Request, messages},
@@ -420,7 +421,7 @@ impl Connection {
             self.write(frame).await?;
             self.read_answer(correlation_id).await
         };
-        match timeout_at(Instant::now() + limit, exchange).await {
+        match timeout_at(Instant::now().later(limit), exchange).await {
             Ok(answer) => answer,
             Err(_) => Err(unanswered(&self.peer, limit)),
         }

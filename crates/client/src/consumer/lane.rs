@@ -14,6 +14,7 @@ use bytes::Bytes;
 use curtail_proto::{
     backoff::Backoff,
     fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
+    later::Later,
     position::{FetchFrom, FetchVerdict, Reset, Version, classify},
 };
 use curtail_wire::{
@@ -243,7 +244,7 @@ impl Lane {
                 false => Plan::Fetch { max_bytes: share.request(), linger: true },
             };
         }
-        let used_by = self.session_used + SESSION_REST;
+        let used_by = self.session_used.later(SESSION_REST);
         if used_by <= now && self.session.is_open() {
             return self.use_session(later);
         }
@@ -521,7 +522,7 @@ impl Lane {
     }
 
     fn pause(&mut self, pause: Duration) {
-        self.pause_until = Some(Instant::now() + pause);
+        self.pause_until = Some(Instant::now().later(pause));
     }
 
     async fn look_up(&mut self) -> Result<bool> {
@@ -628,8 +629,8 @@ impl Lane {
             .frame(ApiKey::FETCH, version, correlation_id, |w| request.encode(version, w));
         let sent = Instant::now();
         let (shared, limit) = (self.shared.clone(), self.shared.config.common.request_timeout);
-        let written = timeout_at(sent + limit, connection.write(&frame));
-        let patience = shared.config.common.retry_backoff_max.max(self.opening_took);
+        let written = timeout_at(sent.later(limit), connection.write(&frame));
+        let patience = shared.patience().max(self.opening_took);
         match shared.suspecting(self.node, patience, written).await {
             Ok(written) => written?,
             Err(_) => {
@@ -701,12 +702,12 @@ impl Lane {
         };
         let worth_it = self.opening_took < max_wait;
         // A broker that hangs says nothing. Whether somebody else leads by now is asked of the others.
-        let patience = self.shared.config.common.retry_backoff_max.max(self.opening_took);
-        let mut suspect_at = sent + max_wait + patience;
+        let patience = self.shared.patience().max(self.opening_took);
+        let mut suspect_at = sent.later(max_wait).later(patience);
         let waited = loop {
             let urgent = due
                 .filter(|_| worth_it && connection.is_between_frames())
-                .map(|due| due.max(sent + self.opening_took));
+                .map(|due| due.max(sent.later(self.opening_took)));
             tokio::select! {
                 biased;
                 answer = connection.read_answer(correlation_id) => {
@@ -731,9 +732,9 @@ impl Lane {
                 }
                 () = sleep_until(suspect_at) => {
                     self.shared.metadata.request_refresh(None);
-                    suspect_at += patience;
+                    suspect_at = suspect_at.later(patience);
                 }
-                () = sleep_until(sent + limit) => {
+                () = sleep_until(sent.later(limit)) => {
                     break Err(connection_error(
                         connection.peer(),
                         format!("no answer within request.timeout.ms={}", limit.as_millis()),

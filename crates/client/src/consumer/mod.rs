@@ -22,7 +22,10 @@ use std::{
 };
 
 use curtail_net::Env;
-use curtail_proto::position::{Position, Reset, Spot, Version, Versions};
+use curtail_proto::{
+    later::Later,
+    position::{Position, Reset, Spot, Version, Versions},
+};
 use curtail_wire::records::DecompressLimit;
 use parking_lot::Mutex;
 use tokio::{
@@ -272,7 +275,7 @@ impl Consumer {
     /// Cancel safe.
     pub async fn position(&self, partition: &TopicPartition) -> Result<i64> {
         let limit = self.shared.config.common.default_api_timeout;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().later(limit);
         loop {
             let mut settled = std::pin::pin!(self.shared.settled.notified());
             // Registered before the look, so that an answer in between is not missed.
@@ -344,9 +347,16 @@ impl Consumer {
         ConsumerMetrics {
             client_id: self.shared.config.common.client_id.clone(),
             taken,
-            period: taken - stats.started,
+            period: taken.saturating_duration_since(stats.started),
             records_consumed_total: stats.records.get() + not_counted,
             bytes_consumed_total: stats.bytes.get(),
+            certificates_outdated: self
+                .shared
+                .config
+                .common
+                .security
+                .certificates_outdated()
+                .is_some(),
             brokers: stats.snapshot(),
             group: self.shared.group.as_ref().map(|group| group.stats.snapshot(taken)),
             partitions: held.into_iter().map(partition).collect(),
@@ -485,7 +495,7 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
-        let deadline = Instant::now() + self.shared.config.common.default_api_timeout;
+        let deadline = Instant::now().later(self.shared.config.common.default_api_timeout);
         let topic = self.shared.metadata.topic(topic, deadline).await?;
         let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
             topic: topic.name.clone(),
@@ -525,7 +535,7 @@ impl Consumer {
         timeout: Duration,
         mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Result<Option<T>> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now().later(timeout);
         tokio::select! {
             biased;
             result = poll_fn(|cx| {

@@ -15,6 +15,7 @@ use std::{
 use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
+    later::Later,
     metadata::Snapshot,
     position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
@@ -136,6 +137,9 @@ pub(super) enum Next {
     Nothing,
 }
 
+/// Shortest [`Shared::patience`]: with `retry.backoff.max.ms=0` a lane would refresh the metadata without a pause.
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+
 impl Shared {
     pub(super) fn new(
         config: ConsumerConfig,
@@ -184,7 +188,7 @@ impl Shared {
     pub(super) fn pause(&self, assigned: &mut Assigned, pauses: Backoff) {
         assigned.failures += 1;
         let pause = pauses.after(assigned.failures, self.env.entropy.unit());
-        assigned.retry_at = Some(Instant::now() + pause);
+        assigned.retry_at = Some(Instant::now().later(pause));
     }
 
     /// As [`Self::pause`], after a refusal with this error.
@@ -232,6 +236,11 @@ impl Shared {
         Ok(connection)
     }
 
+    /// Time a broker gets for a response before newer leaders are looked up elsewhere.
+    pub(super) fn patience(&self) -> Duration {
+        self.config.common.retry_backoff_max.max(LEAST_PATIENCE)
+    }
+
     /// Runs an exchange with a broker. While it takes longer than `patience`, asks the others for newer leaders.
     pub(super) async fn suspecting<T>(
         &self,
@@ -240,14 +249,14 @@ impl Shared {
         exchange: impl Future<Output = T>,
     ) -> T {
         let mut exchange = pin!(exchange);
-        let mut suspect_at = Instant::now() + patience;
+        let mut suspect_at = Instant::now().later(patience);
         loop {
             tokio::select! {
                 biased;
                 done = &mut exchange => return done,
                 () = sleep_until(suspect_at) => {
                     self.metadata.request_refresh_avoiding(None, node);
-                    suspect_at += patience;
+                    suspect_at = suspect_at.later(patience);
                 }
             }
         }
@@ -325,7 +334,7 @@ impl Shared {
     fn watch_unknown(&self, topic: Arc<str>) {
         let me = self.me.clone();
         let metadata = self.metadata.clone();
-        let deadline = Instant::now() + self.config.common.default_api_timeout;
+        let deadline = Instant::now().later(self.config.common.default_api_timeout);
         self.watch(async move {
             if let Err(error) = metadata.topic(&topic, deadline).await
                 && let Some(shared) = me.upgrade()

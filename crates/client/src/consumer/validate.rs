@@ -251,7 +251,7 @@ async fn exchange(
         }
         request(shared.connect(node).await?, &asked).await
     };
-    shared.suspecting(node, shared.config.common.retry_backoff_max, exchange).await
+    shared.suspecting(node, shared.patience(), exchange).await
 }
 
 async fn request(mut connection: Connection, asked: &Questions) -> Result<(Connection, Answers)> {

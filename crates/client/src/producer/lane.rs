@@ -19,6 +19,7 @@ use curtail_net::Socket;
 use curtail_proto::{
     accumulator::{Batch, Readiness},
     inflight::InFlight,
+    later::Later,
     load::Load,
     metadata::Leader,
     pipelining::Pipelining,
@@ -210,7 +211,7 @@ impl Up {
     /// Sends nothing for the time that the broker has asked for.
     pub(super) fn mute(&mut self, throttle: Duration, now: StdInstant) {
         if !throttle.is_zero() {
-            self.muted_until = self.muted_until.max(Some(now + throttle));
+            self.muted_until = self.muted_until.max(Some(now.later(throttle)));
         }
     }
 
@@ -469,8 +470,8 @@ impl Lane {
         self.record_request(&batches, bytes, written);
         let oldest = batches.iter().map(|sent| sent.batch.created).min();
         // No batch waits for its answer beyond its own delivery timeout.
-        let deadline = oldest.map_or(written.into_std() + timeout, |created| {
-            (written.into_std() + timeout).min(created + config.delivery_timeout)
+        let deadline = oldest.map_or(written.into_std().later(timeout), |created| {
+            (written.into_std().later(timeout)).min(created.later(config.delivery_timeout))
         });
         let ahead = up.in_flight.len();
         up.pipelining.sent(ahead, written.into_std());
@@ -594,7 +595,7 @@ impl Lane {
         let oldest = up.in_flight.oldest()?;
         self.suspicion?;
         let limit = self.limit(up);
-        Some(up.late.map_or(oldest.written.into_std() + limit, |late| late.again))
+        Some(up.late.map_or(oldest.written.into_std().later(limit), |late| late.again))
     }
 
     /// Suspects the broker if its oldest request is unusually late, and says what is to be looked into now: at once when a
@@ -605,7 +606,7 @@ impl Lane {
         }
         let lookups = up.late.map_or(0, |late| late.lookups);
         let pause = FIRST_LOOKUP_PAUSE.saturating_mul(1 << lookups.min(8)).min(LOOKUP_PAUSE_MAX);
-        up.late = Some(Late { lookups: lookups + 1, again: now + pause });
+        up.late = Some(Late { lookups: lookups + 1, again: now.later(pause) });
         if lookups == 0 {
             self.health.set(Trouble::Suspect);
         }

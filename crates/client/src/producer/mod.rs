@@ -27,7 +27,10 @@ mod waiting;
 use std::{sync::Arc, time::Duration};
 
 use curtail_net::Env;
-use curtail_proto::accumulator::{PartitionQueue, Placed, Readiness};
+use curtail_proto::{
+    accumulator::{PartitionQueue, Placed, Readiness},
+    later::Later,
+};
 use curtail_wire::records::{RecordData, encoded_len_bound};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -174,7 +177,7 @@ impl Producer {
     /// Cancel safe; what has begun goes on.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
         let limit = self.shared.config.max_block;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().later(limit);
         // All of them at once, so that they share requests.
         for topic in topics {
             self.shared.metadata.request_refresh(Some(topic));
@@ -349,7 +352,7 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
-        let deadline = Instant::now() + self.shared.config.max_block;
+        let deadline = Instant::now().later(self.shared.config.max_block);
         Ok(self.shared.topic(topic, deadline).await?.partitions.len())
     }
 
@@ -360,7 +363,7 @@ impl Producer {
     ) -> Result<Delivery> {
         let max_block = self.shared.config.max_block;
         let began = Instant::now();
-        let deadline = began + max_block;
+        let deadline = began.later(max_block);
         let stats = &self.shared.stats;
         loop {
             let memory = match blocked {

@@ -7,6 +7,7 @@ use curtail_proto::{
     accumulator::{Parts, Share},
     backoff::Backoff,
     classify::{Context, Verdict, classify, may_have_been_written},
+    later::Later,
     metadata::{Hint, Leader, Node},
 };
 use curtail_wire::{
@@ -67,7 +68,7 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
 }
 
 fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {
-    Instant::from_std(sent.batch.created) + shared.config.delivery_timeout <= now
+    Instant::from_std(sent.batch.created).later(shared.config.delivery_timeout) <= now
 }
 
 /// Settles batches whose partition has a new leader while the former one keeps silent: they follow it, with the
@@ -208,7 +209,7 @@ fn acknowledge(
     }
     let created = Instant::from_std(batch.created);
     let first_written = batch.first_taken.map_or(written, Instant::from_std);
-    stats.batch_acknowledged(acknowledged - created, batch.records);
+    stats.batch_acknowledged(acknowledged.saturating_duration_since(created), batch.records);
     let (records, attempts) = (batch.records, batch.attempts);
     let (payload, completion) = batch.into_parts();
     completion.acknowledge(Acknowledged {
@@ -247,7 +248,7 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     let moved = shared.may_retry_at_once() && state.is_led_anew_since(former);
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;
-        (now + backoff.after(failures, shared.env.entropy.unit())).into_std()
+        now.later(backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
     // The leader may have changed while the batch was on its way.

@@ -15,6 +15,7 @@ use curtail_net::Env;
 use curtail_proto::{
     accumulator::{BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
+    later::Later,
     metadata::{Snapshot, Topic},
     suspicion::Trouble,
 };
@@ -88,6 +89,9 @@ pub(super) struct Shared {
     me: Weak<Shared>,
 }
 
+/// Most bytes of batches in a request: a frame's length has 31 bits, and its header and names need some room.
+const LARGEST_REQUEST: usize = i32::MAX as usize - (64 << 20);
+
 #[derive(Default)]
 struct Lanes {
     /// Tables of topics that were replaced.
@@ -107,7 +111,8 @@ enum Phase {
 }
 
 impl Shared {
-    pub(super) fn start(config: ProducerConfig, env: &Env) -> Arc<Self> {
+    pub(super) fn start(mut config: ProducerConfig, env: &Env) -> Arc<Self> {
+        config.max_request_size = config.max_request_size.min(LARGEST_REQUEST);
         let policy = BatchPolicy {
             batch_size: config.batch_size,
             batch_max_size: config.batch_max_size,
@@ -512,7 +517,7 @@ impl Shared {
 
     /// Fails whatever of a partition is not in flight, however young.
     pub(super) fn refuse(&self, partition: &Partition, cause: &Error) {
-        let all = Instant::now() + self.config.delivery_timeout;
+        let all = Instant::now().later(self.config.delivery_timeout);
         self.fail_older(partition.state.lock(), all, cause);
         self.let_rest(partition);
     }
@@ -617,6 +622,7 @@ impl Shared {
             flush_time: self.stats.flush_time.snapshot(),
             record_error_total: self.stats.record_errors.get(),
             leaderless_bytes,
+            certificates_outdated: self.config.common.security.certificates_outdated().is_some(),
             brokers,
         }
     }
@@ -762,7 +768,7 @@ async fn expire_stranded(shared: Arc<Shared>) {
             shared.expire(partition, None);
         }
         // What is appended from now on expires a whole timeout from now at the earliest.
-        let idle = Instant::now() + shared.config.delivery_timeout;
+        let idle = Instant::now().later(shared.config.delivery_timeout);
         let next = waiting
             .iter()
             .filter_map(|p| p.state.lock().queue.next_expiry(&shared.policy))

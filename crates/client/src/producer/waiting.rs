@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use curtail_proto::later::Later;
 use curtail_wire::records::{Header, RecordData, encoded_len_bound};
 use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::Instant};
@@ -109,7 +110,7 @@ impl Shared {
         let waiting = Waiting {
             record: Owned::new(record, timestamp),
             placement,
-            deadline: Instant::now() + limit,
+            deadline: Instant::now().later(limit),
             bytes: size,
             _memory: memory,
         };

@@ -191,6 +191,9 @@ impl Broker {
             }
             // The script has the answer.
             ApiKey::OFFSET_FOR_LEADER_EPOCH => Vec::new(),
+            ApiKey::ADD_PARTITIONS_TO_TXN | ApiKey::END_TXN => {
+                crate::transactions::answer(call, body)
+            }
             _ => crate::member::answer(self.address, call, body),
         }
     }

@@ -8,6 +8,7 @@ mod blocking;
 mod common;
 mod consumer;
 mod consumer_faults;
+mod extremes;
 mod groups;
 mod kafka;
 mod observed;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use curtail_proto::{
     backoff::Backoff,
+    later::Later,
     membership::Identity,
     metadata::Node,
     position::{Policy, Version},
@@ -88,7 +89,7 @@ pub(super) async fn look_up(
     partitions: &[TopicPartition],
 ) -> Result<Found> {
     let limit = shared.config.common.default_api_timeout;
-    let deadline = Instant::now() + limit;
+    let deadline = Instant::now().later(limit);
     let (mut failures, mut last, mut all) = (0, None, Found::new());
     loop {
         let open: Vec<TopicPartition> =
@@ -105,7 +106,7 @@ pub(super) async fn look_up(
         failures += 1;
         let pause = shared.backoff(failures);
         let complete = partitions.iter().all(|at| all.contains_key(at));
-        if !complete && Instant::now() + pause >= deadline {
+        if !complete && Instant::now().later(pause) >= deadline {
             let what = "OffsetFetch (default.api.timeout.ms)";
             return Err(Error::Timeout { what, limit, last });
         }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use curtail_proto::{
     fetch_session::{Naming, Outcome},
+    later::Later,
     metadata::{Hint, Leader, Node},
     position::{FetchVerdict, Spot, classify},
 };
@@ -226,7 +227,7 @@ impl Lane {
             state.touch(at);
             return true;
         }
-        let until = Instant::now() + self.shared.config.common.metadata_max_age;
+        let until = Instant::now().later(self.shared.config.common.metadata_max_age);
         assigned.preferred = Some((replica, until));
         self.shared.reroute(state, at);
         false

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use curtail_proto::{
     accumulator::{Idempotence, ProducerIdentity},
     backoff::Backoff,
+    later::Later,
     transaction::{Machine, Protocol, Reason, Status, severity_of_batch},
 };
 use parking_lot::Mutex;
@@ -251,6 +252,6 @@ pub(super) struct Limit {
 
 impl Limit {
     pub(super) fn new(what: &'static str, limit: std::time::Duration) -> Self {
-        Self { what, limit, deadline: Instant::now() + limit }
+        Self { what, limit, deadline: Instant::now().later(limit) }
     }
 }
