@@ -24,6 +24,8 @@ mod produce;
 mod sasl;
 #[path = "hostile/tokens.rs"]
 mod tokens;
+#[path = "hostile/topics.rs"]
+mod topics;
 
 use std::{cell::Cell, future::Future, sync::Once, time::Duration};
 

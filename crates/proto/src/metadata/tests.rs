@@ -239,8 +239,8 @@ fn without_topic_ids_a_topic_has_the_partitions_of_the_last_answer() {
     let (one, _) = two.apply(&answer("a", 0, &[(0, 6)]), None);
     assert_eq!(one.topic("a").unwrap().leaders.len(), 1);
     let (gone, _) = two.apply(&unknown("a"), None);
-    let (anew, _) = gone.apply(&answer("a", 0, &[(2, 0)]), None);
-    assert_eq!(anew.topic("a").unwrap().leaders[..], [Leader { id: 2, epoch: 0 }]);
+    let (next, _) = gone.apply(&answer("a", 0, &[(2, 0)]), None);
+    assert_eq!(next.topic("a").unwrap().leaders[..], [Leader { id: 2, epoch: 0 }]);
 }
 
 /// While the brokers are upgraded, some of them tell the topic's id and others do not.
