@@ -26,6 +26,8 @@ mod refusals;
 mod sasl;
 #[path = "hostile/tokens.rs"]
 mod tokens;
+#[path = "hostile/topics.rs"]
+mod topics;
 #[path = "hostile/transactions.rs"]
 mod transactions;
 #[path = "hostile/validation.rs"]

@@ -22,6 +22,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZeroU8,
     time::{Duration, Instant},
 };
 
@@ -81,6 +82,33 @@ pub enum Idempotence {
     Transaction(ProducerIdentity),
 }
 
+/// Tells topics apart that have had the same name.
+///
+/// A topic that is deleted and created again has empty logs: its brokers know no producer, whatever the previous
+/// topic's brokers knew. Numbers wrap; 255 topics of one name without a write in between pass for the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation(NonZeroU8);
+
+impl Incarnation {
+    /// The first topic of a name.
+    pub const FIRST: Self = Self(NonZeroU8::MIN);
+
+    /// The next topic of the name.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(1).unwrap_or(NonZeroU8::MIN))
+    }
+}
+
+/// Where a batch is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The leader.
+    pub broker: i32,
+    /// The topic that the request names.
+    pub incarnation: Incarnation,
+}
+
 /// A batch that is complete. `C` is the caller's handle of those who wait for the outcome.
 #[derive(Debug)]
 pub struct Batch<C> {
@@ -100,6 +128,8 @@ pub struct Batch<C> {
     /// A record of it belongs to this partition by its key or by the caller's word.
     bound: bool,
     stamp: Option<ProducerStamp>,
+    /// The topic that the last attempt was sent to.
+    sent_in: Option<Incarnation>,
     /// An attempt ended without an answer.
     outcome_unknown: bool,
 }
@@ -122,6 +152,7 @@ impl<C> Batch<C> {
             order: Order::NEVER_TAKEN,
             bound,
             stamp: None,
+            sent_in: None,
             outcome_unknown: false,
         }
     }
@@ -245,8 +276,8 @@ struct Work<C> {
     again: VecDeque<Batch<C>>,
     /// Orders of the batches without an outcome, ascending.
     in_flight: VecDeque<Order>,
-    /// Broker of the batches in flight.
-    sent_to: i32,
+    /// Where the batches in flight are; stale while there are none.
+    sent_to: Option<Target>,
     /// A batch came back while others were in flight: wait for those, then send again in order.
     regrouping: bool,
     not_before: Option<Instant>,
@@ -276,7 +307,7 @@ impl<C> Work<C> {
             sealed: VecDeque::new(),
             again: VecDeque::new(),
             in_flight: VecDeque::new(),
-            sent_to: -1,
+            sent_to: None,
             regrouping: false,
             not_before: None,
             failures: 0,
@@ -475,22 +506,22 @@ impl<C> PartitionQueue<C> {
         })
     }
 
-    /// The next batch for `broker`, stamped and counted as in flight; or why there is none.
+    /// The next batch for `to`, stamped and counted as in flight; or why there is none.
     pub fn take(
         &mut self,
         policy: &BatchPolicy,
         idempotence: Idempotence,
-        broker: i32,
+        to: Target,
         now: Instant,
     ) -> Take<C> {
-        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence);
+        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence, to.incarnation);
         let Some(work) = self.work.as_mut().filter(|work| !work.is_drained()) else {
             return Take::Empty;
         };
         if idempotence == Idempotence::Pending {
             return Take::AfterIdentity;
         }
-        let alone = work.regrouping || work.sent_to != broker || is_unknown_to_broker;
+        let alone = work.regrouping || work.sent_to != Some(to) || is_unknown_to_broker;
         if !work.in_flight.is_empty() && alone {
             return Take::AfterOutcome;
         }
@@ -521,7 +552,7 @@ impl<C> PartitionQueue<C> {
             return Take::Trial(batch, parts);
         }
         let Some(mut batch) = work.again.pop_front().or_else(|| work.sealed.pop_front()) else {
-            return self.take_open(policy, idempotence, broker, now);
+            return self.take_open(policy, idempotence, to, now);
         };
         self.number(&mut batch, idempotence);
         if batch.order == Order::NEVER_TAKEN {
@@ -530,9 +561,10 @@ impl<C> PartitionQueue<C> {
         }
         batch.attempts += 1;
         batch.first_taken.get_or_insert(now);
+        batch.sent_in = Some(to.incarnation);
         let work = self.work();
         work.in_flight.push_back(batch.order);
-        work.sent_to = broker;
+        work.sent_to = Some(to);
         Take::Batch(batch)
     }
 
@@ -540,7 +572,7 @@ impl<C> PartitionQueue<C> {
         &mut self,
         policy: &BatchPolicy,
         idempotence: Idempotence,
-        broker: i32,
+        to: Target,
         now: Instant,
     ) -> Take<C> {
         let work = self.work();
@@ -550,7 +582,7 @@ impl<C> PartitionQueue<C> {
             Readiness::At(at) if !full && at > now => Take::At(at),
             _ => {
                 work.seal(policy);
-                self.take(policy, idempotence, broker, now)
+                self.take(policy, idempotence, to, now)
             }
         }
     }
@@ -562,8 +594,10 @@ impl<C> PartitionQueue<C> {
         if batch.order < work.given_up {
             return;
         }
-        if let Some(numbering) = &mut self.numbering {
-            numbering.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
+        if let Some(numbering) = &mut self.numbering
+            && batch.producer().is_some_and(|producer| producer.id == numbering.id)
+        {
+            numbering.known_in = batch.sent_in;
         }
         work.failures = 0;
         work.doubtful = false;
@@ -620,8 +654,9 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
-    /// that must fail with it, because under a new epoch they could be written twice.
+    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. `written_unknown` says that
+    /// it, or a batch after it, may be in the log. Returns the batches that must fail with it, because under a new epoch
+    /// they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);
@@ -638,8 +673,8 @@ impl<C> PartitionQueue<C> {
                 _ => Gap::Unknown,
             };
         }
-        // Behind a batch that is certainly not in the log, nothing of the old epoch can be in the log either:
-        // the broker refuses sequences after a gap.
+        // A broker that knows the producer refuses sequences after a gap: where the lost batch is certainly not in the
+        // log, no later one of its epoch is.
         if !written_unknown {
             return Vec::new();
         }

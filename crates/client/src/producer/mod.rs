@@ -334,7 +334,7 @@ impl Producer {
     /// What each partition of a topic has acknowledged, by partition; empty before the first send to the topic.
     pub fn partition_metrics(&self, topic: &str) -> Vec<PartitionMetrics> {
         let topics = self.shared.topics.load();
-        let partitions = topics.get(topic).map_or(&[][..], |topic| &topic.partitions);
+        let partitions = topics.get(topic).map_or(&[][..], |topic| topic.current());
         let read = partitions.iter().map(|partition| {
             let (records, bytes) = partition.counts.read();
             PartitionMetrics { partition: partition.index, records, bytes }
@@ -353,7 +353,7 @@ impl Producer {
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
         let deadline = Instant::now().later(self.shared.config.max_block);
-        Ok(self.shared.topic(topic, deadline).await?.partitions.len())
+        Ok(self.shared.topic(topic, deadline).await?.form.count)
     }
 
     async fn append_when_possible(
@@ -443,7 +443,7 @@ impl Shared {
                 }
                 Appended::BetterElsewhere => tries = 0,
             }
-            let current = topic.partitions.get(topic.sticky.current() as usize);
+            let current = topic.current().get(topic.sticky.current() as usize);
             if let Some(current) = current.filter(|_| choice == Choice::Sticky) {
                 partition = current;
             }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use curtail_proto::{
     accumulator::{Parts, Share},
     backoff::Backoff,
-    classify::{Context, Verdict, classify, may_have_been_written},
+    classify::{Context, Verdict, classify, may_have_been_overtaken, may_have_been_written},
     later::Later,
     metadata::{Hint, Leader, Node},
 };
@@ -256,7 +256,12 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
     state.set_last_error(Some(cause.clone()));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();
+    let is_stranded = state.lane.is_none();
     resubmit(state, &partition);
+    if is_stranded {
+        // No driver keeps its deadline.
+        shared.stranded.notify_one();
+    }
     if left_behind {
         shared.train_has_left_broker(former.id);
     }
@@ -275,6 +280,11 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
 /// Whether the transaction before is not quite finished: a matter of milliseconds.
 fn is_concurrent(cause: &Error) -> bool {
     matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
+}
+
+/// Whether the broker may have taken a later batch of the partition instead.
+fn is_out_of_order(cause: &Error) -> bool {
+    matches!(cause, Error::Broker { code, .. } if may_have_been_overtaken(*code))
 }
 
 /// The broker takes no batch as large as this one: its records go in smaller ones, in its place (KAFKA-3995).
@@ -321,7 +331,7 @@ fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
     let Sent { stats, partition, batch, .. } = sent;
     shared.identity.batch_fails(&batch, cause);
     let mut state = partition.state.lock();
-    let lost = state.queue.fail(&batch, unknown);
+    let lost = state.queue.fail(&batch, unknown || is_out_of_order(cause));
     resubmit(state, &partition);
     let records = batch.records + lost.iter().map(|batch| batch.records).sum::<u32>();
     stats.batch_failed(records);

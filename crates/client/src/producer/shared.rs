@@ -38,7 +38,7 @@ use super::{
     memory::Memory,
     partition::{Awake, Partition, Place},
     routing::{self, Routing},
-    topic::TopicState,
+    topic::{Form, TopicState},
     waiting::WaitingRoom,
 };
 use crate::{
@@ -202,7 +202,7 @@ impl Shared {
         self.opened.notify_waiters();
     }
 
-    /// Makes the producer's view of a topic, or renews it, keeping the partitions it has. Costs the size of the
+    /// Makes the producer's view of a topic, or renews it, keeping every partition it has. Costs the size of the
     /// topic.
     pub(super) fn adopt(&self, snapshot: &Snapshot, topic: &Topic) -> Result<Arc<TopicState>> {
         let mut lanes = self.lanes.lock();
@@ -215,9 +215,9 @@ impl Shared {
         }
         let topics = self.topics.load_full();
         let known = topics.get(&topic.name);
+        let form = Form::of(topic, known.map(|known| known.form));
         if let Some(known) = known
-            && known.partitions.len() == topic.leaders.len()
-            && known.id == topic.id
+            && known.form == form
         {
             let known = known.clone();
             self.rehome(&mut lanes, snapshot, &known);
@@ -230,16 +230,24 @@ impl Shared {
             self.opened.notify_waiters();
             return Ok(known);
         }
-        let partitions = (0..topic.leaders.len())
+        let ever = known.map_or(0, |known| known.partitions.len());
+        let partitions = (0..form.count.max(ever))
             .map(|index| match known.and_then(|known| known.partitions.get(index)) {
                 Some(partition) => partition.clone(),
                 None => Partition::new(topic.name.clone(), index as i32, None),
             })
             .collect::<Box<[_]>>();
         let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
-        let state = TopicState::new(topic.name.clone(), topic.id, partitions, stickiness, draw);
+        let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, draw);
         let state = Arc::new(state);
         self.rehome(&mut lanes, snapshot, &state);
+        for partition in state.vanished() {
+            partition.state.lock().set_last_error(Some(Error::UnknownPartition {
+                topic: topic.name.clone(),
+                partition: partition.index,
+                partitions: form.count,
+            }));
+        }
         self.review(&lanes, snapshot, &state);
         let mut next = (*topics).clone();
         next.insert(topic.name.clone(), state.clone());
@@ -444,7 +452,7 @@ impl Shared {
             progress.as_mut().enable();
             let topics = self.topics.load_full();
             let mut partitions =
-                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| &t.partitions);
+                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| t.current());
             let connected = partitions.all(|partition| {
                 // The link's lock comes before the partition's.
                 let lane = partition.state.lock().lane.clone();

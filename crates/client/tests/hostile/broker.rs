@@ -2,7 +2,7 @@
 //! other bytes in the answer's place.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -77,6 +77,9 @@ pub(crate) struct Model {
     /// What a client proved itself with last.
     pub(crate) proof: Bytes,
     pub(crate) partitions: i32,
+    pub(crate) topic_id: Uuid,
+    /// Refusals of the next batches, by partition: those are not appended.
+    pub(crate) refusals: BTreeMap<i32, VecDeque<ErrorCode>>,
     /// Fetched from every partition at offset 0.
     pub(crate) stored: Bytes,
     /// Fetched at every other offset.
@@ -97,7 +100,7 @@ impl Broker {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let broker = Arc::new(Self {
             address: listener.local_addr().unwrap(),
-            model: Mutex::new(Model { partitions: 1, ..Model::default() }),
+            model: Mutex::new(Model { partitions: 1, topic_id: TOPIC_ID, ..Model::default() }),
             script: Mutex::new(Box::new(script)),
         });
         let serving = broker.clone();
@@ -205,6 +208,10 @@ impl Broker {
 
     /// The whole cluster, as Metadata describes it.
     pub(crate) fn picture(&self) -> MetadataResponse {
+        let (count, topic_id) = {
+            let model = self.model.lock();
+            (model.partitions, model.topic_id)
+        };
         let partition = |index| MetadataPartition {
             index,
             leader_id: 1,
@@ -224,8 +231,8 @@ impl Broker {
             controller_id: 1,
             topics: vec![MetadataTopic {
                 name: Some(TOPIC.into()),
-                topic_id: TOPIC_ID,
-                partitions: (0..self.model.lock().partitions).map(partition).collect(),
+                topic_id,
+                partitions: (0..count).map(partition).collect(),
                 ..MetadataTopic::default()
             }],
             ..MetadataResponse::default()
@@ -239,7 +246,7 @@ impl Broker {
             partitions: topic
                 .partitions
                 .iter()
-                .map(|p| model.append(p.index, p.records.clone().unwrap()))
+                .map(|p| model.produce(topic.topic_id, p.index, p.records.clone().unwrap()))
                 .collect(),
             name: topic.name,
             topic_id: topic.topic_id,
@@ -279,8 +286,35 @@ impl Broker {
 }
 
 impl Model {
+    /// Deletes the topic and creates it again, with empty logs.
+    pub(crate) fn recreate(&mut self, partitions: i32) {
+        self.topic_id.0[0] += 1;
+        self.partitions = partitions;
+        self.log.clear();
+        self.written.clear();
+    }
+
+    /// Appends unless the topic, the partition or the script is against it. Before version 13 there is no id.
+    fn produce(
+        &mut self,
+        topic_id: Uuid,
+        partition: i32,
+        bytes: Bytes,
+    ) -> ProducePartitionResponse {
+        let scripted = self.refusals.get_mut(&partition).and_then(VecDeque::pop_front);
+        let error = match scripted {
+            Some(error) => error,
+            None if topic_id != Uuid::ZERO && topic_id != self.topic_id => {
+                ErrorCode::UNKNOWN_TOPIC_ID
+            }
+            None if partition >= self.partitions => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            None => return self.append(partition, bytes),
+        };
+        ProducePartitionResponse { index: partition, error, ..ProducePartitionResponse::default() }
+    }
+
     /// Appends as a broker does for an idempotent producer: a batch that is there already is not written again, and
-    /// one that leaves a gap is refused.
+    /// any that leaves a gap is refused. From an unknown producer it takes any first sequence.
     fn append(&mut self, partition: i32, bytes: Bytes) -> ProducePartitionResponse {
         let batch = Batch::parse(bytes).unwrap();
         batch.verify_crc().unwrap();
@@ -296,7 +330,7 @@ impl Model {
             answer.base_offset = before.offset;
             return answer;
         }
-        if first_sequence != written.last().map_or(0, |last| last.last_sequence + 1) {
+        if first_sequence != written.last().map_or(first_sequence, |last| last.last_sequence + 1) {
             answer.error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
             return answer;
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
-use curtail_proto::accumulator::{Batch, Share, Take};
+use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
 
 use super::{Lane, Sent};
@@ -66,7 +66,12 @@ impl Lane {
                 work.ready.push_front(partition);
                 break;
             }
-            match self.next_batch(shared, &partition, &mut state, now, &mut trials) {
+            let topic = topics.get(&*partition.topic).map(|topic| topic.form);
+            let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
+            let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
+            // Both from the same table: the queue has to know which topic the request names.
+            let to = Target { broker: self.broker, incarnation };
+            match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {
                     bytes += batch.payload().len();
                     let more = !state.queue.is_drained();
@@ -77,7 +82,6 @@ impl Lane {
                     if more {
                         work.ready.push_back(partition.clone());
                     }
-                    let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
                 }
@@ -101,33 +105,32 @@ impl Lane {
         });
         (batches, trials)
     }
+}
 
-    /// The next batch of a partition, or what it waits for. Where that is to try a leader, its first record alone.
-    fn next_batch(
-        &self,
-        shared: &Shared,
-        partition: &Arc<Partition>,
-        state: &mut PartitionState,
-        now: StdInstant,
-        trials: &mut Vec<Trial>,
-    ) -> Result<Batch<Completion>, Wait> {
-        let idempotence = shared.identity.stamps(partition, state);
-        loop {
-            return match state.queue.take(&shared.policy, idempotence, self.broker, now) {
-                Take::Trial(batch, parts) => {
-                    let shares: Vec<Share> = parts.shares().collect();
-                    state.queue.put_back(batch, parts, |completion| {
-                        let (completions, whole) = completion.divide(&shares);
-                        trials.push(Trial { partition: partition.clone(), whole });
-                        completions
-                    });
-                    continue;
-                }
-                Take::Batch(batch) => Ok(batch),
-                Take::At(at) => Err(Wait::Until(at)),
-                Take::AfterAnotherId(spent) => Err(Wait::ForAnotherId(spent)),
-                Take::Empty | Take::AfterOutcome | Take::AfterIdentity => Err(Wait::ForNews),
-            };
-        }
+/// The next batch of a partition, or the reason to wait. A batch that tries a leader is cut down to its first record.
+fn next_batch(
+    shared: &Shared,
+    partition: &Arc<Partition>,
+    state: &mut PartitionState,
+    (to, now): (Target, StdInstant),
+    trials: &mut Vec<Trial>,
+) -> Result<Batch<Completion>, Wait> {
+    let idempotence = shared.identity.stamps(partition, state);
+    loop {
+        return match state.queue.take(&shared.policy, idempotence, to, now) {
+            Take::Trial(batch, parts) => {
+                let shares: Vec<Share> = parts.shares().collect();
+                state.queue.put_back(batch, parts, |completion| {
+                    let (completions, whole) = completion.divide(&shares);
+                    trials.push(Trial { partition: partition.clone(), whole });
+                    completions
+                });
+                continue;
+            }
+            Take::Batch(batch) => Ok(batch),
+            Take::At(at) => Err(Wait::Until(at)),
+            Take::AfterAnotherId(spent) => Err(Wait::ForAnotherId(spent)),
+            Take::Empty | Take::AfterOutcome | Take::AfterIdentity => Err(Wait::ForNews),
+        };
     }
 }
