@@ -8,6 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod expiry;
+
 pub(super) const IDENTITY: Idempotence = Idempotence::As(ProducerIdentity { id: 7, epoch: 0 });
 
 pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
