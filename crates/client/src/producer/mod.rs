@@ -8,6 +8,10 @@
 //! Lock order, outermost first: metadata writer, lane link, lane work, partition. The append path holds one of
 //! them at a time.
 
+mod awaited;
+#[cfg(test)]
+#[path = "awaited/tests.rs"]
+mod awaited_tests;
 mod delivery;
 mod driver;
 mod identity;
@@ -23,6 +27,13 @@ mod shared;
 mod topic;
 mod transaction;
 mod waiting;
+
+/// What [`awaited`] is made of; its loom test brings its own.
+mod sync {
+    pub(super) use std::sync::OnceLock;
+
+    pub(super) use parking_lot::Mutex;
+}
 
 use std::{sync::Arc, time::Duration};
 

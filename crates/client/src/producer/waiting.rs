@@ -231,7 +231,7 @@ async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
         // The batch reserves its own.
         drop(memory);
         match append(&shared, &topic, &record, deadline).await {
-            Ok(delivery) => placement.placed(delivery),
+            Ok(delivery) => placement.placed(&delivery),
             Err(error) => shared.turn_away(placement, error),
         }
     }
