@@ -20,6 +20,8 @@ mod mutate;
 mod peers;
 #[path = "hostile/produce.rs"]
 mod produce;
+#[path = "hostile/runtimes.rs"]
+mod runtimes;
 #[path = "hostile/sasl.rs"]
 mod sasl;
 #[path = "hostile/tokens.rs"]

@@ -330,7 +330,7 @@ impl Session {
             return Err(connection_error(&self.peer, reason));
         }
         if suspected.is_new {
-            tokio::spawn(knock(lane.clone(), shared.me(), suspected.limit));
+            shared.runtime.spawn(knock(lane.clone(), shared.me(), suspected.limit));
         }
         Ok(())
     }

@@ -59,6 +59,7 @@ pub use self::{
 };
 use crate::{
     ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats,
+    runtime::within,
 };
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
@@ -168,7 +169,8 @@ impl Producer {
     /// Cancel safe.
     pub async fn connect(&self) -> Result<()> {
         let limit = self.shared.config.max_block;
-        match timeout(limit, self.shared.metadata.connect_any()).await {
+        let connecting = async { timeout(limit, self.shared.metadata.connect_any()).await };
+        match within(&self.shared.runtime, connecting).await {
             Ok(connected) => connected.map(drop),
             Err(_) => Err(Error::Unreachable {
                 bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
@@ -184,6 +186,10 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe; what has begun goes on.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
+        within(&self.shared.runtime, self.warm_up_here(topics)).await
+    }
+
+    async fn warm_up_here(&self, topics: &[&str]) -> Result<()> {
         let limit = self.shared.config.max_block;
         let deadline = Instant::now() + limit;
         // All of them at once, so that they share requests.
@@ -236,7 +242,10 @@ impl Producer {
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record)? {
             Ok(delivery) => Ok(delivery),
-            Err(blocked) => self.append_when_possible(record, blocked).await,
+            Err(blocked) => {
+                let appended = self.append_when_possible(record, blocked);
+                within(&self.shared.runtime, appended).await
+            }
         }
     }
 
@@ -361,7 +370,8 @@ impl Producer {
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
         let deadline = Instant::now() + self.shared.config.max_block;
-        Ok(self.shared.topic(topic, deadline).await?.partitions.len())
+        let known = within(&self.shared.runtime, self.shared.topic(topic, deadline)).await;
+        Ok(known?.partitions.len())
     }
 
     async fn append_when_possible(

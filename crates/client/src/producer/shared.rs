@@ -418,7 +418,7 @@ impl Shared {
         let stats = self.stats.broker(broker);
         let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
         self.memory.open(broker, lane.load.clone());
-        let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
+        let task = self.runtime.spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane
     }
@@ -426,9 +426,9 @@ impl Shared {
     fn spawn_tasks(&self, lanes: &mut Lanes) {
         let Some(me) = self.me.upgrade() else { return };
         if self.identity.is_awaited() {
-            lanes.tasks.push(tokio::spawn(keep_identity(me.clone())).abort_handle());
+            lanes.tasks.push(self.runtime.spawn(keep_identity(me.clone())).abort_handle());
         }
-        lanes.tasks.push(tokio::spawn(expire_stranded(me)).abort_handle());
+        lanes.tasks.push(self.runtime.spawn(expire_stranded(me)).abort_handle());
     }
 
     /// Waits until there is an identity, where one is needed, every partition of the topics has a leader, and the
