@@ -309,7 +309,7 @@ impl<C> Work<C> {
         }
     }
 
-    /// Whether a batch that comes back must fail: it was given up, or it may be in the log after one that is lost.
+    /// Whether a batch that comes back must fail: it was abandoned, or it may be in the log after one that is lost.
     fn has_no_way_back(&self, batch: &Batch<C>, numbering: Option<Numbering>) -> bool {
         let is_lost = batch.outcome_unknown
             && batch.order > self.gap_at

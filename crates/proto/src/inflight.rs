@@ -49,7 +49,7 @@ impl<T> InFlight<T> {
         self.waiting.push_back(Waiting { correlation_id, deadline, request });
     }
 
-    /// Takes the newest request back, of which no byte was written. The next request gets its correlation id.
+    /// Takes back the newest request; no byte of it was written. The next request gets its correlation id.
     pub fn withdraw(&mut self) -> Option<T> {
         let Waiting { correlation_id, request, .. } = self.waiting.pop_back()?;
         self.next_correlation_id = correlation_id;

@@ -12,6 +12,7 @@ mod awaited;
 #[cfg(test)]
 #[path = "awaited/tests.rs"]
 mod awaited_tests;
+mod deadlines;
 mod delivery;
 mod driver;
 mod identity;
@@ -124,8 +125,8 @@ enum Blocked {
 enum Entrance {
     /// From the application: only while the topic is open.
     Application,
-    /// From those that wait for the topic to open.
-    Waiting,
+    /// From those that wait for the topic to open, since this time.
+    Waiting(Instant),
 }
 
 impl Producer {
@@ -445,7 +446,7 @@ impl Shared {
         let mut passed = routing::Passed::default();
         let ends = topic.kept.ends();
         loop {
-            let target = Target { topic, partition, choice, may_leave: tries > 0 };
+            let target = Target { topic, partition, choice, may_leave: tries > 0, entrance };
             match target.append(shared, &data, size, &mut memory) {
                 Appended::Done(delivery) => {
                     if choice == Choice::Sticky && tries == 0 {
@@ -484,6 +485,7 @@ struct Target<'a> {
     choice: Choice,
     /// Whether another partition would do as well.
     may_leave: bool,
+    entrance: Entrance,
 }
 
 impl Target<'_> {
@@ -521,6 +523,10 @@ impl Target<'_> {
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
         if self.choice == Choice::Fixed {
             state.queue.bind();
+        }
+        if let Entrance::Waiting(since) = self.entrance {
+            state.queue.backdate(since.into_std());
+            shared.deadlines.no_later_than((since + shared.config.delivery_timeout).into_std());
         }
         let handover = match (readiness, state.place) {
             (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,

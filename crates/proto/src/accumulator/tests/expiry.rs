@@ -240,9 +240,8 @@ impl World {
             self.fail(&batch, unknown);
         }
         for at in 0..self.connection.len() {
-            let overdue = |batch: &mut Batch<u32>| {
-                batch.created + self.policy.delivery_timeout <= self.now
-            };
+            let overdue =
+                |batch: &mut Batch<u32>| batch.created + self.policy.delivery_timeout <= self.now;
             if let Some(batch) = self.connection[at].batch.take_if(overdue) {
                 self.fail(&batch, true);
             }
