@@ -61,6 +61,7 @@ mod metadata;
 mod metrics;
 mod producer;
 mod record;
+mod runtime;
 mod security;
 
 pub use admin::{

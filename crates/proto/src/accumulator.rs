@@ -342,9 +342,10 @@ impl<C> Work<C> {
         }
     }
 
-    /// Whether a batch that comes back must fail: it was given up, or it may be in the log behind one that is lost.
+    /// Whether a batch that comes back must fail: it was abandoned, or it may be in the log after one that is lost.
     fn has_no_way_back(&self, batch: &Batch<C>, numbering: Option<Numbering>) -> bool {
         let is_lost = batch.outcome_unknown
+            && batch.order > self.gap_at
             && numbering.is_some_and(|numbering| numbering.gap == Gap::Unknown);
         batch.order < self.given_up || is_lost
     }
@@ -678,14 +679,16 @@ impl<C> PartitionQueue<C> {
         if !written_unknown {
             return Vec::new();
         }
-        let (lost, kept): (Vec<_>, Vec<_>) =
-            work.again.drain(..).partition(|other| other.outcome_unknown);
+        let gap_at = work.gap_at;
+        let is_lost = |other: &Batch<C>| other.outcome_unknown && other.order > gap_at;
+        let (lost, kept): (Vec<_>, Vec<_>) = work.again.drain(..).partition(is_lost);
         work.again.extend(kept);
         lost
     }
 
-    /// Takes out every batch whose delivery timeout is over and that is not in flight. For each one, call
-    /// [`Self::fail`].
+    /// Takes out every batch past `delivery.timeout.ms` that is not in flight. For each one, call [`Self::fail`].
+    ///
+    /// A batch in flight is with its request, whose owner fails it: [`Self::fail`], as perhaps written.
     pub fn expire(&mut self, policy: &BatchPolicy, now: Instant) -> Vec<Batch<C>> {
         let mut expired = Vec::new();
         let Some(work) = &mut self.work else { return expired };
@@ -694,19 +697,40 @@ impl<C> PartitionQueue<C> {
             work.seal(policy);
         }
         for queue in [&mut work.again, &mut work.sealed] {
-            while queue.front().is_some_and(|batch| is_over(batch.created)) {
-                expired.extend(queue.pop_front());
+            // A batch that moved here may be older than those before it.
+            if !queue.iter().any(|batch| is_over(batch.created)) {
+                continue;
             }
+            let (over, kept): (Vec<_>, Vec<_>) =
+                queue.drain(..).partition(|batch| is_over(batch.created));
+            expired.extend(over);
+            queue.extend(kept);
         }
         expired
     }
 
-    /// When the oldest batch that is not in flight expires.
+    /// When the oldest batch that is not in flight expires. Costs the number of batches.
     pub fn next_expiry(&self, policy: &BatchPolicy) -> Option<Instant> {
         let work = self.work.as_ref()?;
-        let oldest = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
-        let oldest = oldest.or_else(|| work.open.as_ref().map(|open| open.created));
+        let complete = work.again.iter().chain(&work.sealed).map(|batch| batch.created);
+        let oldest = complete.chain(work.open.as_ref().map(|open| open.created)).min();
         oldest.map(|created| created.later(policy.delivery_timeout))
+    }
+
+    /// Counts the delivery timeout of the open batch from this time, if it was opened later: the record just appended
+    /// waited elsewhere before.
+    pub fn backdate(&mut self, created: Instant) {
+        if let Some(open) = self.work.as_mut().and_then(|work| work.open.as_mut()) {
+            open.created = open.created.min(created);
+        }
+    }
+
+    /// Whether the batch that [`Self::take`] would return is overdue.
+    pub fn is_next_overdue(&self, policy: &BatchPolicy, now: Instant) -> bool {
+        let Some(work) = &self.work else { return false };
+        let next = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
+        let next = next.or_else(|| work.open.as_ref().map(|open| open.created));
+        next.is_some_and(|created| created.later(policy.delivery_timeout) <= now)
     }
 
     /// Whether the broker has everything before this batch: each batch of a lower order was written. It does not if one

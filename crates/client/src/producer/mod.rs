@@ -8,6 +8,11 @@
 //! Lock order, outermost first: metadata writer, lane link, lane work, partition. The append path holds one of
 //! them at a time.
 
+mod awaited;
+#[cfg(test)]
+#[path = "awaited/tests.rs"]
+mod awaited_tests;
+mod deadlines;
 mod delivery;
 mod driver;
 mod identity;
@@ -23,6 +28,13 @@ mod shared;
 mod topic;
 mod transaction;
 mod waiting;
+
+/// What [`awaited`] is made of; its loom test brings its own.
+mod sync {
+    pub(super) use std::sync::OnceLock;
+
+    pub(super) use parking_lot::Mutex;
+}
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,6 +63,7 @@ pub use self::{
 };
 use crate::{
     ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats,
+    runtime::within,
 };
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
@@ -115,8 +128,8 @@ enum Blocked {
 enum Entrance {
     /// From the application: only while the topic is open.
     Application,
-    /// From those that wait for the topic to open.
-    Waiting,
+    /// From those that wait for the topic to open, since this time.
+    Waiting(Instant),
 }
 
 impl Producer {
@@ -160,7 +173,8 @@ impl Producer {
     /// Cancel safe.
     pub async fn connect(&self) -> Result<()> {
         let limit = self.shared.config.max_block;
-        match timeout(limit, self.shared.metadata.connect_any()).await {
+        let connecting = async { timeout(limit, self.shared.metadata.connect_any()).await };
+        match within(&self.shared.runtime, connecting).await {
             Ok(connected) => connected.map(drop),
             Err(_) => Err(Error::Unreachable {
                 bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
@@ -176,6 +190,10 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe; what has begun goes on.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
+        within(&self.shared.runtime, self.warm_up_here(topics)).await
+    }
+
+    async fn warm_up_here(&self, topics: &[&str]) -> Result<()> {
         let limit = self.shared.config.max_block;
         let deadline = Instant::now().later(limit);
         // All of them at once, so that they share requests.
@@ -228,7 +246,10 @@ impl Producer {
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record)? {
             Ok(delivery) => Ok(delivery),
-            Err(blocked) => self.append_when_possible(record, blocked).await,
+            Err(blocked) => {
+                let appended = self.append_when_possible(record, blocked);
+                within(&self.shared.runtime, appended).await
+            }
         }
     }
 
@@ -353,7 +374,8 @@ impl Producer {
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
         let deadline = Instant::now().later(self.shared.config.max_block);
-        Ok(self.shared.topic(topic, deadline).await?.form.count)
+        let known = within(&self.shared.runtime, self.shared.topic(topic, deadline)).await;
+        Ok(known?.form.count)
     }
 
     async fn append_when_possible(
@@ -427,7 +449,7 @@ impl Shared {
         let mut passed = routing::Passed::default();
         let ends = topic.kept.ends();
         loop {
-            let target = Target { topic, partition, choice, may_leave: tries > 0 };
+            let target = Target { topic, partition, choice, may_leave: tries > 0, entrance };
             match target.append(shared, &data, size, &mut memory) {
                 Appended::Done(delivery) => {
                     if choice == Choice::Sticky && tries == 0 {
@@ -466,6 +488,7 @@ struct Target<'a> {
     choice: Choice,
     /// Whether another partition would do as well.
     may_leave: bool,
+    entrance: Entrance,
 }
 
 impl Target<'_> {
@@ -503,6 +526,10 @@ impl Target<'_> {
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
         if self.choice == Choice::Fixed {
             state.queue.bind();
+        }
+        if let Entrance::Waiting(since) = self.entrance {
+            state.queue.backdate(since.into_std());
+            shared.deadlines.no_later_than(since.later(shared.config.delivery_timeout).into_std());
         }
         let handover = match (readiness, state.place) {
             (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,

@@ -470,6 +470,7 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
+    shared.keeps_deadline_of(&batch);
     state.wake(&shared.awake);
     state.queue.adopt(batch);
     resubmit(state, partition);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::{
     delivery::{Acknowledged, Timing},
-    lane::{Request, Sent},
+    lane::{Overdue, Request, Sent},
     shared::{Shared, resubmit},
 };
 use crate::{Error, LeaderDiscovery, error::one_line};
@@ -54,8 +54,7 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
             shared.metadata.request_refresh_avoiding(Some(&sent.partition.topic), broker);
             asked = Some(sent.partition.topic.clone());
         }
-        // A request is not waited for beyond the delivery timeout of its batches. Where that is why the connection was
-        // given up, what the broker said before is the better reason.
+        // For a batch that expires at this moment, what the broker said before is the better reason.
         let over = is_over(shared, &sent, Instant::now());
         let said = over.then(|| sent.partition.state.lock().last_error().cloned()).flatten();
         let cause = said.unwrap_or_else(|| cause.clone());
@@ -69,6 +68,20 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
 
 fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {
     Instant::from_std(sent.batch.created).later(shared.config.delivery_timeout) <= now
+}
+
+/// Fails batches that a lane has sent and that are past `delivery.timeout.ms`. Batches of one partition fail in their order.
+pub(super) fn overdue(shared: &Shared, overdue: Overdue) {
+    let perhaps = overdue.perhaps_written.into_iter().map(|sent| (sent, true));
+    let unwritten = overdue.unwritten.into_iter().map(|sent| {
+        let unknown = sent.batch.outcome_unknown();
+        (sent, unknown)
+    });
+    for (sent, unknown) in perhaps.chain(unwritten) {
+        let said = sent.partition.state.lock().last_error().cloned();
+        let cause = shared.delivery_timeout(said.as_ref());
+        fail(shared, sent, &cause, unknown);
+    }
 }
 
 /// Settles batches whose partition has a new leader while the former one keeps silent: they follow it, with the
@@ -251,17 +264,13 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
         now.later(backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
+    shared.keeps_deadline_of(&batch);
     // The leader may have changed while the batch was on its way.
     batch.completion.charge_to(state.account());
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
     state.set_last_error(Some(cause.clone()));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();
-    let is_stranded = state.lane.is_none();
     resubmit(state, &partition);
-    if is_stranded {
-        // No driver keeps its deadline.
-        shared.stranded.notify_one();
-    }
     if left_behind {
         shared.train_has_left_broker(former.id);
     }
@@ -299,6 +308,7 @@ fn split(shared: &Shared, sent: Sent, cause: &Error) {
     };
     let Sent { stats, partition, batch, .. } = sent;
     tracing::debug!(partition = partition.index, parts = parts.shares().len(), %cause, "split");
+    shared.keeps_deadline_of(&batch);
     let payload = batch.payload().clone();
     let mut divided = None;
     let mut state = partition.state.lock();

@@ -13,7 +13,7 @@ use std::{
 use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_proto::{
-    accumulator::{BatchPolicy, ProducerIdentity, Readiness},
+    accumulator::{Batch, BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
     later::Later,
     metadata::{Snapshot, Topic},
@@ -26,10 +26,11 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc::UnboundedSender},
     task::AbortHandle,
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
+    deadlines::{self, Deadlines},
     delivery::BatchResult,
     driver,
     identity::Identity,
@@ -82,8 +83,8 @@ pub(super) struct Shared {
     pub(super) identity: Identity,
     /// Told whenever a lane has connected or the identity has arrived.
     pub(super) progress: Notify,
-    /// Told when a partition has lost its leader, or a lane its connection.
-    pub(super) stranded: Notify,
+    /// When batches expire, wherever they wait.
+    pub(super) deadlines: Deadlines,
     /// Counts the requests that any lane has begun to collect.
     turns: AtomicU64,
     me: Weak<Shared>,
@@ -126,6 +127,7 @@ impl Shared {
         let metadata = MetadataHandle::start_expiring(env, common, AutoCreate::Allowed, idle);
         let interceptors = config.interceptors.clone();
         let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
+        let started = Instant::now();
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             policy,
             env: env.clone(),
@@ -144,11 +146,11 @@ impl Shared {
             opened: Notify::new(),
             runtime: Handle::current(),
             routing: Routing::of(&config),
-            started: Instant::now(),
+            started,
             lanes: Mutex::default(),
             identity: Identity::new(&config),
             progress: Notify::new(),
-            stranded: Notify::new(),
+            deadlines: Deadlines::new(started),
             turns: AtomicU64::new(0),
             me: me.clone(),
             metadata,
@@ -310,9 +312,6 @@ impl Shared {
             state.place = Place::Idle;
             let account = state.account();
             state.queue.waiting_mut().for_each(|completion| completion.charge_to(account));
-            if lane.is_none() {
-                self.stranded.notify_one();
-            }
             let waiting = lane.clone().filter(|_| !state.queue.is_drained());
             if waiting.is_some() {
                 state.place = Place::Ready;
@@ -431,7 +430,7 @@ impl Shared {
         let stats = self.stats.broker(broker);
         let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
         self.memory.open(broker, lane.load.clone());
-        let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
+        let task = self.runtime.spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane
     }
@@ -439,9 +438,9 @@ impl Shared {
     fn spawn_tasks(&self, lanes: &mut Lanes) {
         let Some(me) = self.me.upgrade() else { return };
         if self.identity.is_awaited() {
-            lanes.tasks.push(tokio::spawn(keep_identity(me.clone())).abort_handle());
+            lanes.tasks.push(self.runtime.spawn(keep_identity(me.clone())).abort_handle());
         }
-        lanes.tasks.push(tokio::spawn(expire_stranded(me)).abort_handle());
+        lanes.tasks.push(self.runtime.spawn(deadlines::keep(me)).abort_handle());
     }
 
     /// Waits until there is an identity, where one is needed, every partition of the topics has a leader, and the
@@ -469,8 +468,6 @@ impl Shared {
     /// A partition waits for another producer id than this one.
     pub(super) fn ask_for_another_id(&self, spent: i64) {
         self.identity.is_spent(spent);
-        // No driver keeps its deadlines meanwhile.
-        self.stranded.notify_one();
     }
 
     /// Lets no open batch linger, and gives the results to wait for.
@@ -515,18 +512,19 @@ impl Shared {
         }
     }
 
-    /// Fails what has waited longer than `delivery.timeout.ms` in a partition.
-    pub(super) fn expire(&self, partition: &Partition, last: Option<&Error>) {
+    /// Fails what has waited longer than `delivery.timeout.ms` in a partition, and has the lane look at what is left. The
+    /// caller holds no lock but that of a link.
+    pub(super) fn expire(&self, partition: &Arc<Partition>, last: Option<&Error>) {
         let state = partition.state.lock();
         let last = last.or_else(|| state.last_error()).cloned();
-        self.fail_older(state, Instant::now(), &self.delivery_timeout(last.as_ref()));
+        self.fail_older(partition, state, Instant::now(), &self.delivery_timeout(last.as_ref()));
         self.let_rest(partition);
     }
 
     /// Fails whatever of a partition is not in flight, however young.
-    pub(super) fn refuse(&self, partition: &Partition, cause: &Error) {
+    pub(super) fn refuse(&self, partition: &Arc<Partition>, cause: &Error) {
         let all = Instant::now().later(self.config.delivery_timeout);
-        self.fail_older(partition.state.lock(), all, cause);
+        self.fail_older(partition, partition.state.lock(), all, cause);
         self.let_rest(partition);
     }
 
@@ -540,6 +538,7 @@ impl Shared {
     /// Fails what has waited for `delivery.timeout.ms` at a time.
     fn fail_older(
         &self,
+        partition: &Arc<Partition>,
         mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
         at: Instant,
         error: &Error,
@@ -550,7 +549,11 @@ impl Shared {
             self.identity.batch_fails(batch, error);
             lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
         }
-        drop(state);
+        match expired.is_empty() {
+            true => drop(state),
+            // The rest may have waited for the expired batches.
+            false => resubmit(state, partition),
+        }
         for batch in expired.into_iter().chain(lost) {
             let unknown = batch.outcome_unknown();
             self.stats.record_errors.add(u64::from(batch.records));
@@ -590,6 +593,16 @@ impl Shared {
         in_flight
     }
 
+    /// A batch comes to wait where the task that expires batches may have looked already.
+    pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>) {
+        self.deadlines.no_later_than(batch.created.later(self.policy.delivery_timeout));
+    }
+
+    /// Every lane.
+    pub(super) fn all_lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect()
+    }
+
     pub(super) fn delivery_timeout(&self, last: Option<&Error>) -> Error {
         Error::Timeout {
             what: "delivery (delivery.timeout.ms)",
@@ -602,9 +615,7 @@ impl Shared {
     pub(super) fn metrics(&self) -> ProducerMetrics {
         let taken = Instant::now();
         let mut brokers = self.stats.snapshot();
-        let lanes: Vec<Arc<Lane>> =
-            self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect();
-        for lane in lanes {
+        for lane in self.all_lanes() {
             brokers.entry(lane.broker).or_default().requests_in_flight = lane.requests_in_flight();
         }
         let mut leaderless_bytes = 0;
@@ -633,19 +644,6 @@ impl Shared {
             certificates_outdated: self.config.common.security.certificates_outdated().is_some(),
             brokers,
         }
-    }
-
-    /// Partitions that no driver looks after: without a leader, or its connection, or a producer id.
-    fn stranded_partitions(&self) -> Vec<Arc<Partition>> {
-        let pending = self.identity.may_hold_back();
-        let topics = self.topics.load();
-        let partitions = topics.values().flat_map(|topic| topic.partitions.iter());
-        let stranded = partitions.filter(|partition| {
-            // The link's lock comes before the partition's.
-            let lane = partition.state.lock().lane.clone();
-            pending || lane.is_none_or(|lane| !lane.is_connected())
-        });
-        stranded.cloned().collect()
     }
 }
 
@@ -765,28 +763,6 @@ async fn init_producer_id(shared: &Shared) -> Result<ProducerIdentity> {
             code,
             message: None,
         }),
-    }
-}
-
-/// Fails what waits too long where no driver keeps the deadlines. Ends when the producer stops.
-async fn expire_stranded(shared: Arc<Shared>) {
-    loop {
-        let waiting = shared.stranded_partitions();
-        for partition in &waiting {
-            shared.expire(partition, None);
-        }
-        // What is appended from now on expires a whole timeout from now at the earliest.
-        let idle = Instant::now().later(shared.config.delivery_timeout);
-        let next = waiting
-            .iter()
-            .filter_map(|p| p.state.lock().queue.next_expiry(&shared.policy))
-            .map(Instant::from_std)
-            .min();
-        tokio::select! {
-            biased;
-            () = shared.stranded.notified() => {}
-            () = sleep_until(next.map_or(idle, |next| next.min(idle))) => {}
-        }
     }
 }
 

@@ -100,9 +100,10 @@ impl<C> PartitionQueue<C> {
         self.numbering.is_some_and(|n| n.identity() == identity && n.gap != Gap::None)
     }
 
-    /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.
+    /// Whether the next batch comes after one that is lost, and so has to wait for the next epoch. Under this epoch the
+    /// broker may refuse it; and each batch more whose outcome is open puts the next epoch off.
     pub(super) fn waits_for_next_epoch(&self) -> bool {
-        self.numbering.is_some_and(|numbering| numbering.gap == Gap::NotWritten)
+        self.numbering.is_some_and(|numbering| numbering.gap != Gap::None)
             && self.work.as_ref().is_some_and(|work| {
                 work.again.front().is_none_or(|batch| batch.order > work.gap_at)
             })

@@ -3,6 +3,7 @@ use curtail_wire::{
     records::{BatchHeader, batches},
 };
 
+mod expiry;
 mod operations;
 
 use super::*;

@@ -13,7 +13,7 @@ use curtail_proto::later::Later;
 use curtail_wire::{ApiKey, fetch::FetchRequest};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Reading, patience};
+use super::Reading;
 use crate::{Result, TopicPartition, conn::Connection, consumer::shared::Shared};
 
 /// What a request beside the session is for.
@@ -142,7 +142,7 @@ async fn exchange(
     versions: std::ops::RangeInclusive<i16>,
     request: &FetchRequest,
 ) -> Result<(i16, Bytes)> {
-    let patience = patience(shared);
+    let patience = shared.patience();
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let mut suspect_at = Instant::now().later(wait).later(patience);
     let encode = |version, writer: &mut _| request.encode(version, writer);

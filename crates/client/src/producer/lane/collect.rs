@@ -27,17 +27,24 @@ pub(super) struct Trial {
     pub(super) whole: Divided,
 }
 
+/// The content of one request, and the work left for after the locks are released.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) batches: Vec<Sent>,
+    /// The rest of each batch whose first record tries a leader; it goes elsewhere if it can.
+    pub(super) trials: Vec<Trial>,
+    /// Partitions that were skipped because their next batch has to be expired.
+    pub(super) overdue: Vec<Arc<Partition>>,
+}
+
 impl Lane {
-    /// Takes one batch from each ready partition, up to `max.request.size`. What is left of those that try a leader is to be
-    /// sent elsewhere if it can be.
-    pub(super) fn collect(
-        self: &Arc<Self>,
-        shared: &Shared,
-        now: StdInstant,
-    ) -> (Vec<Sent>, Vec<Trial>) {
+    /// Takes one batch from each ready partition, up to `max.request.size`.
+    ///
+    /// A partition's lock is held from the look at its place until its place is settled: in between it could move to another
+    /// lane. What must not run under these locks is left to the caller.
+    pub(super) fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Collected {
         let topics = shared.topics.load();
-        let mut batches: Vec<Sent> = Vec::new();
-        let mut trials = Vec::new();
+        let Collected { mut batches, mut trials, mut overdue } = Collected::default();
         let mut bytes = 0;
         let turn = shared.next_turn();
         let mut work = self.work.lock();
@@ -49,10 +56,12 @@ impl Lane {
             if !state.is_in(self, Place::Ready) {
                 continue;
             }
-            if state.queue.next_expiry(&shared.policy).is_some_and(|expiry| expiry <= now) {
+            if state.queue.is_next_overdue(&shared.policy, now) {
+                // It stays ready, for what comes after the overdue batch.
                 drop(state);
-                shared.expire(&partition, None);
-                state = partition.state.lock();
+                work.ready.push_back(partition.clone());
+                overdue.push(partition);
+                continue;
             }
             // A partition that left the lane and came back has two entries. A request carries one batch of each
             // partition: an answer names only the partition, so two could not be told apart. If there is more, the
@@ -103,7 +112,7 @@ impl Lane {
         batches.sort_by(|a, b| {
             (&a.partition.topic, a.partition.index).cmp(&(&b.partition.topic, b.partition.index))
         });
-        (batches, trials)
+        Collected { batches, trials, overdue }
     }
 }
 

@@ -16,10 +16,10 @@ const IN_FLIGHT: usize = 5;
 
 /// A partition's leader as `ProducerStateManager` and `ProducerAppendInfo` have it: appends in sequence, refuses gaps,
 /// recognizes repeated batches; of a producer that it does not know it takes any first sequence.
-struct Broker {
+pub(super) struct Broker {
     incarnation: Incarnation,
     /// The log of each topic that has had the name.
-    logs: Vec<Vec<u32>>,
+    pub(super) logs: Vec<Vec<u32>>,
     producers: BTreeMap<i64, Producer>,
 }
 
@@ -38,7 +38,7 @@ impl Producer {
 }
 
 impl Broker {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { incarnation: Incarnation::FIRST, logs: vec![Vec::new()], producers: BTreeMap::new() }
     }
 
@@ -50,7 +50,11 @@ impl Broker {
     }
 
     fn receive(&mut self, batch: &Batch<u32>) -> ErrorCode {
-        let header = header(batch);
+        self.receive_payload(batch.payload())
+    }
+
+    pub(super) fn receive_payload(&mut self, payload: &Bytes) -> ErrorCode {
+        let header = batches(payload.clone()).next().expect("one batch").expect("whole").header;
         let (epoch, first) = (header.producer_epoch, header.base_sequence);
         if let Some(known) = self.producers.get(&header.producer_id) {
             if known.epoch > epoch {
@@ -74,7 +78,7 @@ impl Broker {
         if producer.recent.len() > REMEMBERED {
             producer.recent.pop_front();
         }
-        self.logs.last_mut().expect("a log").extend(numbers(batch));
+        self.logs.last_mut().expect("a log").extend(numbers_in(payload));
         ErrorCode::NONE
     }
 
@@ -85,7 +89,11 @@ impl Broker {
 }
 
 fn numbers(batch: &Batch<u32>) -> Vec<u32> {
-    let parsed = batches(batch.payload().clone()).next().expect("one batch").expect("whole");
+    numbers_in(batch.payload())
+}
+
+pub(super) fn numbers_in(payload: &Bytes) -> Vec<u32> {
+    let parsed = batches(payload.clone()).next().expect("one batch").expect("whole");
     let records = parsed.records(&Default::default()).expect("plain records");
     let number = |value: Bytes| u32::from_be_bytes(value[..].try_into().expect("four bytes"));
     records.map(|record| number(record.expect("whole").value.expect("a value"))).collect()
