@@ -11,6 +11,7 @@ mod groups;
 mod plants;
 mod produce_fetch;
 mod replication;
+mod requests;
 mod security;
 mod simulated;
 mod support;
