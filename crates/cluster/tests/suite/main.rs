@@ -5,6 +5,7 @@
 
 mod access;
 mod chaos;
+mod compaction;
 mod consumer_groups;
 mod coordinator;
 mod groups;
