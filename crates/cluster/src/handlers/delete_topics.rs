@@ -31,7 +31,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     for topic in &asked {
         *times.entry(topic).or_default() += 1;
     }
-    // The count is taken with the first answer: what is asked for again is answered once.
+    // A topic's first entry removes its count, so that a repeated topic is answered once.
     let results = asked.iter().filter_map(|topic| match times.remove(topic)? {
         1 => Some(delete(call, topic.0.clone(), topic.1)),
         _ => Some(twice(call, topic.0.clone(), topic.1)),
@@ -40,7 +40,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&DeleteTopicsResponse::default().with_responses(results), out)
 }
 
-/// Refuses a topic that is asked for more than once, and tells nothing of it.
+/// Refuses a topic that the request names more than once, whether or not it exists.
 fn twice(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicResult {
     call.concerns(0);
     let result = DeletableTopicResult::default()

@@ -1,4 +1,4 @@
-//! The checks of a leader before it appends a producer's batch, and their error codes: those of Kafka's LogValidator.
+//! Checks before a leader appends a producer's batch, with the error codes of Kafka's LogValidator.
 //!
 //! Every record is walked, and decompressed for that. Kafka does the same; it also rewrites batches with offsets that do
 //! not count up, which no producer of this format sends and which are refused here.
