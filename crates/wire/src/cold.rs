@@ -14,6 +14,8 @@
 //!   it is such a field; strings and other sections have a varint that is larger by one. More than [`MAX_TAGS`] in a row
 //!   are refused, and more than [`MAX_UNKNOWN`] in a message.
 //!
+//! Bytes after the message are ignored, as in every Java broker and client; librdkafka up to 2.12 sends some.
+//!
 //! What remains: an array of n elements of in-memory size s may reserve n · s bytes with n up to
 //! [`MAX_ELEMENTS`] (and no more than the bytes that remain), before its elements turn out to be missing; and
 //! messages are limited to [`MAX_MESSAGE`] bytes.
@@ -169,10 +171,7 @@ pub fn decode<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, Co
         guard = Guard::new(body, View::Plain);
         decoded = T::decode(&mut guard, version).map_err(|error| malformed(error.to_string()))?;
     }
-    match guard.rest.len() {
-        0 => Ok(decoded),
-        left => Err(malformed(format!("{left} bytes left over"))),
-    }
+    Ok(decoded)
 }
 
 /// Encodes a message that stands alone, without header and length.

@@ -212,6 +212,7 @@ impl Broker {
             ApiKey::PRODUCE => produce(call, &self.produce(call, &body)),
             ApiKey::FETCH => {
                 let request = FetchRequest::decode(call.version, &body).unwrap();
+                assert_exact(&body, |w| request.encode(call.version, w));
                 let answer = self.fetch(&request);
                 let empty =
                     answer.topics.iter().flat_map(|t| &t.partitions).all(|p| p.records.is_empty());
@@ -244,7 +245,8 @@ impl Broker {
     }
 
     pub(crate) fn metadata(&self, call: &Call, body: &Bytes) -> MetadataResponse {
-        MetadataRequest::decode(call.version, body).unwrap();
+        let request = MetadataRequest::decode(call.version, body).unwrap();
+        assert_exact(body, |w| request.encode(call.version, w));
         self.picture()
     }
 
@@ -283,6 +285,7 @@ impl Broker {
 
     fn produce(&self, call: &Call, body: &Bytes) -> ProduceResponse {
         let request = ProduceRequest::decode(call.version, body).unwrap();
+        assert_exact(body, |w| request.encode(call.version, w));
         let mut model = self.model.lock();
         let topics = request.topics.into_iter().map(|topic| ProduceTopicResponse {
             partitions: topic
@@ -407,6 +410,13 @@ impl Model {
         }
         answer
     }
+}
+
+/// A request has nothing after its last field: brokers ignore such bytes, so only this finds them.
+fn assert_exact(body: &Bytes, encode: impl FnOnce(&mut Writer)) {
+    let mut w = Writer::default();
+    encode(&mut w);
+    assert_eq!(w.into_bytes(), body);
 }
 
 pub(crate) fn frame(call: &Call, encode: impl FnOnce(&mut Writer)) -> Vec<u8> {
