@@ -366,6 +366,7 @@ impl ClusterConfig {
     /// Names the settings that contradict each other.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError::Contradiction(text));
+        self.validate_times()?;
         if self.brokers == 0 || self.brokers > 1000 {
             return fail(format!("a cluster has 1 to 1000 brokers, not {}", self.brokers));
         }

@@ -320,7 +320,7 @@ impl Call<'_> {
         }
         let leader = LeaderIdAndEpoch { leader_id: image.leader, leader_epoch: image.leader_epoch };
         let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-        Err(NotServed { code, message: None, leader: Some(leader) })
+        Err(NotServed::led_by(code, leader))
     }
 
     /// The replica here of a partition whose topic the request names.

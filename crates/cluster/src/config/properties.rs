@@ -624,6 +624,20 @@ impl ClusterConfig {
         })
     }
 
+    /// Checks that no time is beyond the range of its property, also one that was assigned to a field: deadlines far ahead
+    /// overflow the clock.
+    pub(super) fn validate_times(&self) -> Result<(), ConfigError> {
+        for property in PROPERTIES.iter().filter(|p| p.name.ends_with(".ms")) {
+            let value = (property.get)(self);
+            let is_long = value.parse::<u128>().is_ok_and(|ms| ms > i32::MAX as u128);
+            if is_long && (property.set)(&mut self.clone(), &value).is_none() {
+                let (name, expected) = (property.name, property.expected);
+                return Err(ConfigError::Value { name, value, expected });
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a property's value is not for showing.
     pub(crate) fn is_sensitive(name: &str) -> bool {
         name == KEY_PASSWORD

@@ -51,6 +51,46 @@ fn a_value_out_of_range_is_refused() {
 }
 
 #[test]
+fn times_beyond_their_range_are_refused_by_name() {
+    type Field = fn(&mut ClusterConfig) -> &mut Duration;
+    let fields: [Field; 21] = [
+        |c| &mut c.replica_lag_time_max,
+        |c| &mut c.replica_fetch_wait_max,
+        |c| &mut c.replica_fetch_backoff,
+        |c| &mut c.broker_session_timeout,
+        |c| &mut c.broker_heartbeat_interval,
+        |c| &mut c.group_initial_rebalance_delay,
+        |c| &mut c.group_min_session_timeout,
+        |c| &mut c.group_max_session_timeout,
+        |c| &mut c.group_consumer_session_timeout,
+        |c| &mut c.group_consumer_min_session_timeout,
+        |c| &mut c.group_consumer_max_session_timeout,
+        |c| &mut c.group_consumer_heartbeat_interval,
+        |c| &mut c.group_consumer_min_heartbeat_interval,
+        |c| &mut c.group_consumer_max_heartbeat_interval,
+        |c| &mut c.group_consumer_assignment_interval,
+        |c| &mut c.group_consumer_regex_refresh_interval,
+        |c| &mut c.offsets_commit_timeout,
+        |c| &mut c.transaction_max_timeout,
+        |c| &mut c.transaction_abort_interval,
+        |c| &mut c.security.max_reauth,
+        |c| &mut c.security.failed_authentication_delay,
+    ];
+    for field in fields {
+        for beyond in [Duration::from_millis(i32::MAX as u64 + 1), Duration::MAX] {
+            let mut config = ClusterConfig::default();
+            *field(&mut config) = beyond;
+            match config.validate() {
+                Err(ConfigError::Value { name, value, .. }) => {
+                    assert_eq!(value, beyond.as_millis().to_string(), "{name}");
+                }
+                other => panic!("{beyond:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn contradictions_are_found() {
     let ok = ClusterConfig::default();
     ok.validate().unwrap();

@@ -197,7 +197,7 @@ impl PartitionLog {
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
         self.check_leader_epoch(leader_epoch)?;
-        let header = append::validate(&batch, &self.config, now_ms, origin)?;
+        let (header, batch) = append::validate(batch, &self.dir, &self.config, now_ms, origin)?;
         let earlier = self.producers.check(&header, origin, guard, &self.verifications)?;
         if let Some(earlier) = earlier {
             let stamps_time = self.config.timestamp_type == TimestampType::LogAppendTime;

@@ -5,6 +5,7 @@
 
 mod access;
 mod chaos;
+mod compaction;
 mod consumer_groups;
 mod coordinator;
 mod durable;
@@ -12,6 +13,7 @@ mod groups;
 mod plants;
 mod produce_fetch;
 mod replication;
+mod requests;
 mod security;
 mod simulated;
 mod support;
