@@ -91,6 +91,9 @@ pub(crate) async fn serve(listener: TcpListener, id: i32, broker: SocketAddr, sh
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let Ok(upstream) = TcpStream::connect(broker).await else { return };
+            if client.set_nodelay(true).and(upstream.set_nodelay(true)).is_err() {
+                return;
+            }
             let (read, mut write) = client.into_split();
             let (queue, requests) = mpsc::unbounded_channel();
             // When either ends, both connections close.
@@ -160,8 +163,7 @@ async fn handle(
                 Step::Pass => Reply::Send,
                 Step::PassThen(reply) => reply,
             };
-            upstream.write_all(&(frame.len() as u32).to_be_bytes()).await?;
-            upstream.write_all(&frame).await?;
+            upstream.write_all(&with_length(&frame)).await?;
             if expects_no_response(&request) {
                 continue;
             }
