@@ -26,14 +26,17 @@ fn field(name: &str, source: &str, field: &str) -> String {
     value.to_owned()
 }
 
-/// A link with the short name of a thread: `owner/name#123`.
+/// A link with the short name of a thread or commit: `owner/name#123`.
 fn thread(text: &str) -> String {
     let Some(path) = text.strip_prefix("https://github.com/") else { return text.to_owned() };
     let parts: Vec<&str> = path.split('/').collect();
-    let [owner, repository, "issues" | "pull", number] = parts[..] else {
-        panic!("{text} is no thread")
-    };
-    format!("[{owner}/{repository}#{number}]({text})")
+    match parts[..] {
+        [owner, repository, "issues" | "pull", number] => {
+            format!("[{owner}/{repository}#{number}]({text})")
+        }
+        [owner, repository, "commit", hash] => format!("[{owner}/{repository}@{hash}]({text})"),
+        _ => panic!("{text} is no thread"),
+    }
 }
 
 fn row(name: &str) -> String {

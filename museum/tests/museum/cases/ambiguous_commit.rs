@@ -34,7 +34,7 @@ fn a_commit_applied_once_is_reported_as_done() {
         });
         for n in 0..2 {
             let transaction = ends("begin", producer.begin_transaction()).await.unwrap();
-            let _ = transaction.send(Record::to(TOPIC).value(&n.to_string())).await.unwrap();
+            drop(transaction.send(Record::to(TOPIC).value(&n.to_string())).await.unwrap());
             ends("commit", transaction.commit()).await.unwrap();
         }
         assert_eq!(stage.committed_values().await, ["0", "1"]);

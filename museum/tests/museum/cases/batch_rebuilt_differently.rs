@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use curtail_wire::ApiKey;
 
-use crate::stage::{Reply, Stage, Step, Work, run};
+use crate::stage::{Reply, Request, Stage, Step, Work, run};
 
 #[test]
 fn a_retry_repeats_the_bytes() {
@@ -35,7 +35,7 @@ fn a_retry_repeats_the_bytes() {
         work.all_acknowledged(&stage).await;
         let mut first: BTreeMap<i32, Vec<u8>> = BTreeMap::new();
         let mut repeats = 0;
-        for (_, batch) in stage.seen(ApiKey::PRODUCE).iter().flat_map(|r| r.batches()) {
+        for (_, batch) in stage.seen(ApiKey::PRODUCE).iter().flat_map(Request::batches) {
             let bytes = batch.raw().to_vec();
             let known = first.entry(batch.header.base_sequence).or_insert_with(|| bytes.clone());
             repeats += usize::from(*known == bytes);

@@ -17,14 +17,14 @@ fn a_commit_fails_if_a_record_failed() {
         let mut producer = TransactionalProducer::with_env(config, &stage.env()).unwrap();
         ends("init", producer.init_transactions()).await.unwrap();
         let transaction = ends("begin", producer.begin_transaction()).await.unwrap();
-        let _ = transaction.send(Record::to(TOPIC).value("small")).await.unwrap();
+        drop(transaction.send(Record::to(TOPIC).value("small")).await.unwrap());
         let large = "x".repeat(5000);
         let failed = transaction.send(Record::to(TOPIC).value(&large)).await.unwrap();
         ends("a delivery", failed).await.unwrap_err();
         ends("commit", transaction.commit()).await.unwrap_err();
         ends("abort", producer.abort_transaction()).await.unwrap();
         let transaction = ends("begin", producer.begin_transaction()).await.unwrap();
-        let _ = transaction.send(Record::to(TOPIC).value("after")).await.unwrap();
+        drop(transaction.send(Record::to(TOPIC).value("after")).await.unwrap());
         ends("commit", transaction.commit()).await.unwrap();
         assert_eq!(stage.committed_values().await, ["after"]);
     });

@@ -39,6 +39,7 @@ fn commits_cover_only_records_of_earlier_polls() {
         let mut consumer = stage.consumer(|config| {
             config.group_id = Some("museum".into());
             config.max_poll_records = 10;
+            config.heartbeat_interval = Duration::from_millis(10);
             config.enable_auto_commit = true;
             config.auto_commit_interval = Duration::from_millis(5);
         });
@@ -46,11 +47,9 @@ fn commits_cover_only_records_of_earlier_polls() {
         let mut records = Vec::new();
         while records.len() < 300 {
             let polled = poll_values(&mut consumer, Duration::from_millis(200)).await;
-            // Between these polls the records are being processed. Commits may be sent meanwhile.
-            let commits = stage.count(ApiKey::OFFSET_COMMIT);
-            if records.len() >= 100 && records.len() < 150 {
-                let waited = stage.arrived(ApiKey::OFFSET_COMMIT, commits + 1);
-                let _ = tokio::time::timeout(Duration::from_millis(20), waited).await;
+            // The records are being processed while the client's tasks run.
+            if (100..150).contains(&records.len()) {
+                stage.arrived(ApiKey::HEARTBEAT, stage.count(ApiKey::HEARTBEAT) + 1).await;
             }
             records.extend(polled);
             processed.store(records.len() as i64, Ordering::SeqCst);

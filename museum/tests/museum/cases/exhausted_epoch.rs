@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use curtail_wire::{ApiKey, cold::messages::InitProducerIdResponse};
 
-use crate::stage::{Stage, Step, Work, ends, run};
+use crate::stage::{Request, Stage, Step, Work, ends, run};
 
 #[test]
 fn the_next_bump_gets_a_new_producer_id() {
@@ -38,7 +38,7 @@ fn the_next_bump_gets_a_new_producer_id() {
             work.deliver(&producer, 0, &format!("after {n}")).await;
         }
         let requests = stage.seen(ApiKey::PRODUCE);
-        let batches = requests.iter().flat_map(|request| request.batches());
+        let batches = requests.iter().flat_map(Request::batches);
         let identities: BTreeSet<_> = batches
             .map(|(_, batch)| (batch.header.producer_id, batch.header.producer_epoch))
             .collect();

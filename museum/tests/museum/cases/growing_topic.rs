@@ -1,7 +1,7 @@
 //! A topic gets partitions while records are sent, and one broker's metadata lags.
 //!
-//! - Client: librdkafka
-//! - Threads: https://github.com/confluentinc/librdkafka/issues/1454, https://github.com/confluentinc/librdkafka/issues/592
+//! - Client: librdkafka, franz-go
+//! - Threads: https://github.com/twmb/franz-go/pull/1348, https://github.com/confluentinc/librdkafka/issues/1454, https://github.com/confluentinc/librdkafka/issues/592
 //! - Failure: queued records were written again, or failed with "Broker handle destroyed"
 //! - Promise: an acknowledged record is written once
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use curtail::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::ConsumerGroupHeartbeatRequest};
 
-use crate::stage::{Gate, Reply, Stage, Step, TOPIC, is_consecutive, poll_values, run};
+use crate::stage::{Gate, Reply, Request, Stage, Step, TOPIC, is_consecutive, poll_values, run};
 
 #[test]
 fn a_late_response_to_the_leave_changes_nothing() {
@@ -28,7 +28,7 @@ fn a_late_response_to_the_leave_changes_nothing() {
         }
         let gate = Gate::closed();
         let held = gate.clone();
-        let epoch = |request: &crate::stage::Request| {
+        let epoch = |request: &Request| {
             request.message::<ConsumerGroupHeartbeatRequest>().member_epoch
         };
         stage.script(move |request| {

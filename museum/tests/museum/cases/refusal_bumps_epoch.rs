@@ -8,13 +8,13 @@
 use curtail::ErrorCode;
 use curtail_wire::ApiKey;
 
-use crate::stage::{Gate, Reply, Stage, Step, Work, run};
+use crate::stage::{Gate, Reply, Request, Stage, Step, Work, pipelined, run};
 
 #[test]
 fn out_of_order_after_a_refusal_keeps_the_epoch() {
     run(async {
         let stage = Stage::new(1, 2).await;
-        let producer = stage.producer(|config| config.batch_size = 1);
+        let producer = stage.producer(pipelined);
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;
         work.deliver(&producer, 1, "second").await;
@@ -40,7 +40,7 @@ fn out_of_order_after_a_refusal_keeps_the_epoch() {
         gate.open();
         work.all_acknowledged(&stage).await;
         let requests = stage.seen(ApiKey::PRODUCE);
-        let batches = requests.iter().flat_map(|request| request.batches());
+        let batches = requests.iter().flat_map(Request::batches);
         let epochs: Vec<i16> = batches.map(|(_, batch)| batch.header.producer_epoch).collect();
         assert!(epochs.iter().all(|epoch| *epoch == epochs[0]), "{epochs:?}");
     });

@@ -8,13 +8,13 @@
 use curtail::{Error, ErrorCode};
 use curtail_wire::ApiKey;
 
-use crate::stage::{Gate, Stage, Step, Work, ends, run};
+use crate::stage::{Gate, Stage, Step, Work, ends, pipelined, run};
 
 #[test]
 fn batches_refused_with_unknown_producer_id_keep_the_order() {
     run(async {
         let stage = Stage::new(1, 1).await;
-        let producer = stage.producer(|config| config.batch_size = 1);
+        let producer = stage.producer(pipelined);
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;
         let gate = Gate::closed();

@@ -12,7 +12,10 @@ use std::{
     collections::BTreeMap,
     future::Future,
     net::SocketAddr,
-    sync::{Arc, Once},
+    sync::{
+        Arc, Once,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,7 @@ use curtail::{
     Producer, ProducerConfig, TopicPartition,
 };
 use curtail_cluster::{Cluster, ClusterConfig};
+use curtail_net::{SystemClock, WallClock};
 use curtail_wire::ApiKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -78,8 +82,19 @@ pub(crate) struct Shared {
     reading: Gate,
 }
 
+/// The brokers' wall clock, which a case can advance.
+#[derive(Default)]
+struct Clock(AtomicI64);
+
+impl WallClock for Clock {
+    fn now_ms(&self) -> i64 {
+        SystemClock.now_ms() + self.0.load(Ordering::SeqCst)
+    }
+}
+
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
+    clock: Arc<Clock>,
     shared: Arc<Shared>,
     routes: BTreeMap<SocketAddr, SocketAddr>,
 }
@@ -112,7 +127,9 @@ impl Stage {
             config.set(name, value).unwrap();
         }
         change(&mut config);
-        let cluster = Cluster::start(config, Env::real()).await.unwrap();
+        let clock = Arc::<Clock>::default();
+        let env = Env { wall: Arc::clone(&clock) as Arc<dyn WallClock>, ..Env::real() };
+        let cluster = Cluster::start(config, env).await.unwrap();
         cluster.create_topic(TOPIC, partitions, brokers as i16, topic).unwrap();
         cluster.settled().await;
         let shared = Arc::new(Shared {
@@ -128,7 +145,12 @@ impl Stage {
             routes.insert(broker, listener.local_addr().unwrap());
             tokio::spawn(serve(listener, id, broker, Arc::clone(&shared)));
         }
-        Self { cluster, shared, routes }
+        Self { cluster, clock, shared, routes }
+    }
+
+    /// Advances the brokers' wall clock.
+    pub(crate) fn advance_clock(&self, by: Duration) {
+        self.clock.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
     }
 
     /// Replaces the script.
@@ -160,6 +182,13 @@ impl Stage {
         let mut arrivals = self.shared.arrivals.subscribe();
         let wait = arrivals.wait_for(|_| self.count(api) >= count);
         ends(&format!("request {count} of {api:?}"), wait).await.unwrap();
+    }
+
+    /// Returns the number of requests seen once it is greater than `seen`.
+    pub(crate) async fn next_request(&self, seen: usize) -> usize {
+        let mut arrivals = self.shared.arrivals.subscribe();
+        let wait = arrivals.wait_for(|count| *count > seen);
+        ends("the next request", wait).await.map(|count| *count).unwrap()
     }
 
     /// An environment whose connections lead through the proxy.
@@ -204,11 +233,16 @@ impl Stage {
 
     /// Writes numbered records to a partition, past the proxy.
     pub(crate) async fn fill(&self, index: i32, numbers: std::ops::Range<u32>) {
+        self.fill_topic(TOPIC, index, numbers).await;
+    }
+
+    /// As [`Self::fill`], to another topic.
+    pub(crate) async fn fill_topic(&self, topic: &str, index: i32, numbers: std::ops::Range<u32>) {
         let producer = Producer::new(ProducerConfig::new(self.cluster.bootstrap())).unwrap();
         let mut deliveries = Vec::new();
         for n in numbers {
             let value = n.to_string();
-            let record = curtail::Record::to(TOPIC).partition(index).value(&value);
+            let record = curtail::Record::to(topic).partition(index).value(&value);
             deliveries.push(producer.send(record).await.unwrap());
         }
         for delivery in deliveries {
@@ -269,6 +303,12 @@ impl Stage {
 
 pub(crate) fn partition(index: i32) -> TopicPartition {
     TopicPartition::new(TOPIC, index)
+}
+
+/// Makes each record a batch, and sends batches while others are in flight, however late those are.
+pub(crate) fn pipelined(config: &mut ProducerConfig) {
+    config.batch_size = 1;
+    config.suspicion = false;
 }
 
 fn quick(common: &mut CommonConfig) {
