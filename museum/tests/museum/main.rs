@@ -1,4 +1,6 @@
-//! The museum of bugs: scripted cases, each after a public bug of a Kafka client that lost, duplicated, reordered or hung.
+//! The museum of bugs: scripted cases, each after a public bug of a Kafka client.
+//!
+//! The README has the list of them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,7 +1,7 @@
 //! A retried batch holds other records than the first attempt.
 //!
 //! - Client: librdkafka
-//! - Threads: https://github.com/confluentinc/librdkafka/pull/4750, https://github.com/confluentinc/librdkafka/issues/4736
+//! - Threads: https://github.com/confluentinc/librdkafka/pull/4750
 //! - Failure: batches are built again for a retry, and a large one came out different: "Unable to reconstruct MessageSet", a fatal error
 //! - Promise: a retry has the sequence numbers and the records of the first attempt
 

@@ -1,4 +1,4 @@
-//! A leader dies, and the producer goes on asking it.
+//! A leader dies, and the producer keeps sending to it.
 //!
 //! - Client: @platformatic/kafka, Dekaf, librdkafka
 //! - Threads: https://github.com/platformatic/kafka/issues/377, https://github.com/thomhurst/Dekaf/issues/1670, https://github.com/confluentinc/librdkafka/issues/1913

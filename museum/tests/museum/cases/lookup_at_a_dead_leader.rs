@@ -1,7 +1,7 @@
 //! The leader stops answering while a consumer looks up its start offset.
 //!
 //! - Client: librdkafka
-//! - Threads: https://github.com/confluentinc/librdkafka/issues/843, https://github.com/confluentinc/librdkafka/issues/2625
+//! - Threads: https://github.com/confluentinc/librdkafka/issues/843
 //! - Failure: the lookup stayed with the previous leader and was repeated there, one minute for each timeout
 //! - Promise: request.timeout.ms bounds a lookup at an unresponsive broker; the next one goes to the new leader
 

@@ -1,7 +1,7 @@
 //! A member exceeds max.poll.interval.ms, leaves, and polls again.
 //!
 //! - Client: librdkafka
-//! - Threads: https://github.com/confluentinc/librdkafka/pull/5488, https://github.com/confluentinc/librdkafka/issues/5541
+//! - Threads: https://github.com/confluentinc/librdkafka/pull/5488
 //! - Failure: the leave was sent before the assignment was revoked, and the member that came back was refused with INVALID_REQUEST, a fatal error
 //! - Promise: a member that polls again joins again, and continues from the committed offset
 

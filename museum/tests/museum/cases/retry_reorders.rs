@@ -2,7 +2,7 @@
 //!
 //! - Client: sarama, librdkafka
 //! - Threads: https://github.com/IBM/sarama/issues/2619, https://github.com/IBM/sarama/issues/2860, https://github.com/confluentinc/librdkafka/issues/1092
-//! - Failure: with one request in flight and without idempotence, a retriable error put the batch behind newer ones
+//! - Failure: with one request in flight and without idempotence, a retriable error put the batch after newer ones
 //! - Promise: a partition keeps the order of sends
 
 use curtail::ErrorCode;

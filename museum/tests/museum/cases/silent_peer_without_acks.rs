@@ -1,7 +1,7 @@
 //! A peer stops reading, and no acknowledgement is expected.
 //!
 //! - Client: librdkafka
-//! - Threads: https://github.com/confluentinc/librdkafka/issues/382, https://github.com/karafka/rdkafka-ruby/issues/268
+//! - Threads: https://github.com/confluentinc/librdkafka/issues/382
 //! - Failure: messages in the queue did not time out, so flush and close did not return
 //! - Promise: delivery.timeout.ms bounds each record, and so flush and close
 

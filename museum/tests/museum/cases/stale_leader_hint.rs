@@ -1,7 +1,7 @@
 //! A refusal names as leader the broker that refuses, in the epoch the producer knows.
 //!
-//! - Client: franz-go; AutoMQ is a cluster that answers so
-//! - Threads: https://github.com/twmb/franz-go/pull/1413, AutoMQ/automq#3546
+//! - Client: franz-go
+//! - Threads: https://github.com/twmb/franz-go/pull/1413
 //! - Failure: the hint counted as a move, so the retry skipped its backoff and the metadata refresh: 475 requests in 5 s, and retries exhausted within 55 ms
 //! - Promise: a hint that changes nothing leads to a metadata request after at most one repeat
 

@@ -49,8 +49,10 @@ impl Work {
         self.0.remove(0).1.await
     }
 
-    /// Awaits every outcome, then compares them with the ledger: a record acknowledged is written once, at its offset; one
-    /// reported as not written is not; one in doubt is written at most once; and each partition keeps the order of sends.
+    /// Awaits every outcome, then compares them with the ledger.
+    ///
+    /// An acknowledged record is written once, at its offset. A record reported as not written is not in the log. A record
+    /// in doubt is written at most once. Each partition keeps the order of sends.
     pub(crate) async fn verdict(self, stage: &Stage) -> Outcomes {
         let mut order = Vec::new();
         let mut outcomes = Outcomes::new();
