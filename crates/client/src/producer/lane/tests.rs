@@ -81,13 +81,18 @@ impl Socket for Slow {
 
 /// A topic `t` of two partitions, and their leader.
 fn snapshot(leader_id: i32, leader_epoch: i32) -> Snapshot {
+    Snapshot::default().apply(&response(2, leader_id, leader_epoch), None).0
+}
+
+/// The metadata of a topic `t` whose partitions have one leader.
+fn response(partitions: i32, leader_id: i32, leader_epoch: i32) -> MetadataResponse {
     let broker = |node_id| MetadataBroker { node_id, host: "h".into(), port: 1, rack: None };
-    let answer = MetadataResponse {
+    MetadataResponse {
         brokers: vec![broker(1), broker(2)],
         topics: vec![MetadataTopic {
             name: Some("t".into()),
             topic_id: Uuid([7; 16]),
-            partitions: (0..2)
+            partitions: (0..partitions)
                 .map(|index| MetadataPartition {
                     index,
                     leader_id,
@@ -98,13 +103,13 @@ fn snapshot(leader_id: i32, leader_epoch: i32) -> Snapshot {
             ..MetadataTopic::default()
         }],
         ..MetadataResponse::default()
-    };
-    Snapshot::default().apply(&answer, None).0
+    }
 }
 
 fn adopt(shared: &Shared, leader: i32, epoch: i32) -> [Arc<Partition>; 2] {
     let snapshot = snapshot(leader, epoch);
-    let topic = shared.adopt(&snapshot, snapshot.topic("t").expect("it is known")).expect("open");
+    let topic = snapshot.topic("t").expect("it is known");
+    let topic = shared.adopt_snapshot(&snapshot, topic).expect("open");
     [topic.partitions[0].clone(), topic.partitions[1].clone()]
 }
 
@@ -198,6 +203,21 @@ fn written(lane: &Arc<Lane>, shared: &Shared, socket: &Slow) -> Vec<(i32, Vec<i3
         requests.push((header.correlation_id, partitions.map(|p| p.index).collect()));
     }
     requests
+}
+
+/// A caller loads the metadata and is preempted while the metadata task applies an election.
+#[tokio::test]
+async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    shared.metadata.learn(&response(2, 1, 5));
+    let loaded = shared.metadata.snapshot();
+    let known = loaded.topic("t").expect("it is known");
+    let topic = shared.adopt(known).expect("open");
+    shared.metadata.learn(&response(2, 2, 6));
+    shared.adopt(known).expect("open");
+    let leader = topic.partitions[0].state.lock().leader;
+    assert_eq!(leader, Leader { id: 2, epoch: 6 });
+    shared.stop();
 }
 
 #[tokio::test]
