@@ -502,7 +502,10 @@ impl Shared {
         for task in lanes.tasks.drain(..) {
             task.abort();
         }
+        // A call that has found its partition before appends to it after this: the batch fails when the last table drops.
+        let former = std::mem::take(&mut lanes.former);
         drop(lanes);
+        drop(former);
         self.memory.close();
         self.close_room();
         self.opened.notify_waiters();

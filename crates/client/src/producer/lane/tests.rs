@@ -220,6 +220,19 @@ async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
     shared.stop();
 }
 
+/// A send finds its partition before the close and appends after it. Other clones of the producer remain.
+#[tokio::test]
+async fn batch_appended_during_the_close_fails_although_its_topic_table_was_replaced() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    let [partition, _] = adopt(&shared, 1, 5);
+    let larger = Snapshot::default().apply(&response(3, 1, 5), None).0;
+    shared.adopt_snapshot(&larger, larger.topic("t").expect("it is known")).expect("open");
+    shared.stop();
+    let delivery = open_batch(&shared, &partition, Instant::now().into_std());
+    drop(partition);
+    assert!(delivery.outcome().is_some_and(|outcome| outcome.is_err()));
+}
+
 #[tokio::test]
 async fn an_unbegun_request_is_rebuilt_without_its_overdue_batch() {
     for acks in [Acks::None, Acks::Leader] {
