@@ -233,6 +233,22 @@ async fn batch_appended_during_the_close_fails_although_its_topic_table_was_repl
     assert!(delivery.outcome().is_some_and(|outcome| outcome.is_err()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn rebuilt_request_has_the_whole_request_timeout_after_its_write() {
+    for acks in [Acks::None, Acks::Leader] {
+        let shared = start(Duration::ZERO, acks);
+        let (lane, socket, _deliveries, expiry) = stalled(&shared, 0);
+        tokio::time::sleep_until(Instant::from_std(expiry)).await;
+        let overdue = lane.take_overdue(&shared, expiry);
+        crate::producer::settle::overdue(&shared, overdue);
+        assert_eq!(written(&lane, &shared, &socket).len(), 1);
+        let Link::Up(up) = &*lane.link() else { panic!("it is up") };
+        let timeout = shared.config.common.request_timeout;
+        let expected = (acks == Acks::Leader).then(|| expiry + timeout);
+        assert_eq!(up.next_deadline(), expected);
+    }
+}
+
 #[tokio::test]
 async fn an_unbegun_request_is_rebuilt_without_its_overdue_batch() {
     for acks in [Acks::None, Acks::Leader] {
