@@ -233,6 +233,25 @@ async fn batch_appended_during_the_close_fails_although_its_topic_table_was_repl
     assert!(delivery.outcome().is_some_and(|outcome| outcome.is_err()));
 }
 
+/// A look at hundreds of thousands of partitions takes tens of milliseconds.
+#[tokio::test]
+async fn look_for_overdue_batches_yields_to_other_tasks() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    let many = Snapshot::default().apply(&response(8 * 1024, 1, 5), None).0;
+    let topic = many.topic("t").expect("it is known");
+    let topic = shared.adopt_snapshot(&many, topic).expect("open");
+    let last = topic.partitions.last().expect("8192 partitions");
+    let overdue = Instant::now().into_std() - shared.config.delivery_timeout;
+    let delivery = open_batch(&shared, last, overdue);
+    let mut turns = 0;
+    while delivery.outcome().is_none() {
+        turns += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(turns >= 8, "{turns} turns");
+    shared.stop();
+}
+
 #[tokio::test(start_paused = true)]
 async fn rebuilt_request_has_the_whole_request_timeout_after_its_write() {
     for acks in [Acks::None, Acks::Leader] {
