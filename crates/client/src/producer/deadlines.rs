@@ -28,6 +28,9 @@ use super::{settle, shared::Shared};
 /// Time that a look may cost per partition: with hundreds of thousands of them, looks are that far apart.
 const PAUSE_PER_PARTITION: Duration = Duration::from_micros(1);
 
+/// Partitions looked at before other tasks of the runtime get a turn.
+const PARTITIONS_PER_TURN: u32 = 1024;
+
 /// When the next look is due.
 pub(super) struct Deadlines {
     began: StdInstant,
@@ -82,7 +85,7 @@ pub(super) async fn keep(shared: Arc<Shared>) {
         shared.deadlines.due().await;
         shared.deadlines.begin();
         let now = Instant::now();
-        let looked = look(&shared, now.into_std());
+        let looked = look(&shared, now.into_std()).await;
         let youngest = now.later(shared.config.delivery_timeout);
         let next = looked.next.map_or(youngest, |next| youngest.min(Instant::from_std(next)));
         let soonest = now.later(PAUSE_PER_PARTITION.saturating_mul(looked.partitions));
@@ -104,22 +107,26 @@ impl Looked {
     }
 }
 
-/// Fails every batch past `delivery.timeout.ms`.
-fn look(shared: &Shared, now: StdInstant) -> Looked {
+/// Fails every batch past `delivery.timeout.ms` at `now`, the beginning of the look.
+async fn look(shared: &Shared, now: StdInstant) -> Looked {
     let mut looked = Looked::default();
-    for topic in shared.topics.load().values() {
-        for partition in &topic.partitions {
-            looked.partitions += 1;
-            let next = partition.state.lock().queue.next_expiry(&shared.policy);
-            let Some(at) = next else { continue };
-            if at > now {
-                looked.add(next);
-                continue;
-            }
-            shared.expire(partition, None);
-            looked.add(partition.state.lock().queue.next_expiry(&shared.policy));
+    // Batches of a partition that is added during the look are younger, or announced.
+    let topics = shared.topics.load_full();
+    for partition in topics.values().flat_map(|topic| &topic.partitions) {
+        looked.partitions += 1;
+        if looked.partitions.is_multiple_of(PARTITIONS_PER_TURN) {
+            tokio::task::yield_now().await;
         }
+        let next = partition.state.lock().queue.next_expiry(&shared.policy);
+        let Some(at) = next else { continue };
+        if at > now {
+            looked.add(next);
+            continue;
+        }
+        shared.expire(partition, None);
+        looked.add(partition.state.lock().queue.next_expiry(&shared.policy));
     }
+    drop(topics);
     // After the queues: a batch that was taken in the meantime is found here.
     for lane in shared.all_lanes() {
         let overdue = lane.take_overdue(shared, now);
