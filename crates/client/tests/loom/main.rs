@@ -7,11 +7,23 @@
 #[path = "../../src/producer/awaited.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod awaited;
+#[path = "../../src/producer/door.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod door;
+#[path = "../../src/producer/schedule.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod schedule;
 #[path = "../../../proto/src/partitioner/sticky.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod sticky;
+#[path = "../../src/producer/turnstile.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod turnstile;
 
 mod choices;
+mod doors;
+mod lanes;
+mod looks;
 mod results;
 mod sync;
 
