@@ -4,6 +4,9 @@
 //! [`PREEMPTIONS`] preemptions per run keep the number of interleavings small. Loom treats `SeqCst` accesses as acquire and
 //! release, so code checked here must do with these.
 
+#[path = "../../src/consumer/group/attention.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod attention;
 #[path = "../../src/producer/awaited.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod awaited;
@@ -13,6 +16,9 @@ mod door;
 #[path = "../../src/producer/schedule.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod schedule;
+#[path = "../../src/consumer/signal.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod signal;
 #[path = "../../../proto/src/partitioner/sticky.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod sticky;
@@ -24,6 +30,8 @@ mod choices;
 mod doors;
 mod lanes;
 mod looks;
+mod polls;
+mod prefetch;
 mod results;
 mod sync;
 
