@@ -608,9 +608,9 @@ impl Shared {
         in_flight
     }
 
-    /// A batch comes to wait where the task that expires batches may have looked already.
-    pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>) {
-        self.deadlines.no_later_than(batch.created.later(self.policy.delivery_timeout));
+    /// Announces the deadline of a batch that is about to enter the queue of `state`.
+    pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>, state: &PartitionState) {
+        self.deadlines.announce(batch.created.later(self.policy.delivery_timeout), state);
     }
 
     /// Every lane.
