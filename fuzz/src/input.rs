@@ -19,6 +19,12 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
+    /// Bytes not read yet.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.0.len()
+    }
+
     /// The next byte.
     pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };

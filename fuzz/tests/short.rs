@@ -121,5 +121,5 @@ macro_rules! short_runs {
 
 short_runs! {
     frames responses records codecs sasl groups accumulator membership transaction fetch_session position
-    metadata requests
+    metadata requests stored
 }

@@ -12,6 +12,7 @@ mod records;
 mod requests;
 mod responses;
 mod sasl;
+mod stored;
 mod transaction;
 
 use crate::Target;
@@ -31,4 +32,5 @@ pub const ALL: &[Target] = &[
     position::TARGET,
     metadata::TARGET,
     requests::TARGET,
+    stored::TARGET,
 ];

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_cluster::{
-    Cluster, ClusterConfig, Ports, Storage,
+    Cluster, ClusterConfig, Mechanism, Ports, SecurityProtocol, Storage, User,
     disk::{Disk, MemDisk},
 };
 use curtail_net::{Entropy, Env, Net, Socket, SocketExt, SocketOptions};
@@ -48,8 +48,8 @@ const TOPIC: &str = "t";
 /// Requests on one connection.
 const MAX_REQUESTS: usize = 12;
 
-/// A request: the first byte chooses the API among all that have a key, the second the version, then the body's length
-/// and body. A length that the input does not have means the rest.
+/// The first byte chooses the listener: one in eight asks for SASL. Requests follow: the API's key, the version, the
+/// length of the body, the body. A length that the input does not have means the rest.
 fn run(input: &[u8]) {
     memory::within("the cluster", CAP + 64 * input.len(), || {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -59,8 +59,9 @@ fn run(input: &[u8]) {
 
 async fn serve(input: &[u8]) {
     let network = Network::default();
-    let cluster = start(&network).await;
     let mut input = Input::new(input);
+    let is_secured = input.below(8) == 7;
+    let cluster = start(&network, is_secured).await;
     let mut client = Client::connect(&network).await;
     for _ in 0..MAX_REQUESTS {
         if input.is_empty() {
@@ -75,7 +76,8 @@ async fn serve(input: &[u8]) {
     // The cluster still serves others.
     let mut other = Client::connect(&network).await;
     assert!(other.ask(ApiKey::API_VERSIONS, 0, &[]).await, "serves others");
-    assert!(other.ask(ApiKey::METADATA, 1, &[0, 0, 0, 0]).await, "serves others");
+    let metadata = other.ask(ApiKey::METADATA, 1, &[0, 0, 0, 0]).await;
+    assert_eq!(metadata, !is_secured, "serves others, if they need no authentication");
     drop(cluster);
 }
 
@@ -83,13 +85,13 @@ fn addr() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 9092))
 }
 
-async fn start(network: &Network) -> Cluster {
+async fn start(network: &Network, is_secured: bool) -> Cluster {
     let env = Env {
         net: Arc::new(network.clone()),
         wall: Arc::new(Still),
         entropy: Entropy::from_seed(1),
     };
-    let config = ClusterConfig {
+    let mut config = ClusterConfig {
         brokers: 1,
         ports: Ports::List(vec![addr()]),
         storage: Storage::Disks(vec![Arc::new(MemDisk::new()) as Arc<dyn Disk>]),
@@ -98,6 +100,12 @@ async fn start(network: &Network) -> Cluster {
         default_replication_factor: 1,
         ..ClusterConfig::default()
     };
+    if is_secured {
+        config.security.protocol = SecurityProtocol::SaslPlaintext;
+        config.security.users = vec![User::new("u", "p")];
+        config.security.mechanisms =
+            vec![Mechanism::Plain, Mechanism::ScramSha256, Mechanism::OAuthBearer];
+    }
     let cluster = Cluster::start(config, env).await.expect("a cluster in memory");
     cluster.create_topic(TOPIC, 2, 1, &[]).expect("a topic");
     cluster.settled().await;
@@ -183,12 +191,27 @@ fn seeds() -> Vec<Vec<u8>> {
 fn make_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for requests in [data(), groups(), transactions(), administration(), access()] {
-        for chunk in requests.chunks(6) {
-            seeds.push(chunk.concat());
-        }
-        seeds.extend(requests);
+        seeds.extend(requests.chunks(6).chain(requests.chunks(1)).map(|some| seed(0, some)));
+    }
+    let messages: [(&str, &[u8]); 3] = [
+        ("PLAIN", b"\0u\0p"),
+        ("SCRAM-SHA-256", b"n,,n=u,r=nonce"),
+        ("OAUTHBEARER", b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ1IiwiZXhwIjoxODAwMDAwMDAwfQ.\x01\x01"),
+    ];
+    for (mechanism, message) in messages {
+        let handshake = SaslHandshakeRequest::default().with_mechanism(text(mechanism));
+        let bytes = Bytes::copy_from_slice(message);
+        let authenticate = SaslAuthenticateRequest::default().with_auth_bytes(bytes);
+        let mut requests = vec![versions(&handshake).pop().unwrap_or_default()];
+        requests.extend(versions(&authenticate));
+        requests.extend(versions(&ListGroupsRequest::default()));
+        seeds.push(seed(7, &requests));
     }
     seeds
+}
+
+fn seed(listener: u8, requests: &[Vec<u8>]) -> Vec<u8> {
+    [vec![listener], requests.concat()].concat()
 }
 
 fn request(api: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
