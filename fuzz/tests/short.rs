@@ -1,5 +1,7 @@
 //! The short run: the corpus, the seeds, and a fixed number of mutated inputs of each target, with fixed seeds.
 //!
+//! `CURTAIL_FUZZ_ROUNDS=N` runs N times as many mutated inputs, of which the first are those of the short run.
+//!
 //! A target that panics or that takes longer than [`LIMIT`] for one input fails its test, which writes the input to
 //! `target/fuzz-artifacts` and says how to run it alone.
 
@@ -34,6 +36,11 @@ fn note_panics() {
             print(info);
         }));
     });
+}
+
+fn rounds() -> u32 {
+    let rounds = std::env::var("CURTAIL_FUZZ_ROUNDS");
+    rounds.map_or(1, |rounds| rounds.parse().expect("CURTAIL_FUZZ_ROUNDS is a number"))
 }
 
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
@@ -71,7 +78,7 @@ fn short(name: &str) {
         // A file replays one input alone.
         let (known, cases): (Vec<_>, _) = match std::env::var_os("CURTAIL_FUZZ_INPUT") {
             Some(path) => (vec![fs::read(path).unwrap()], 0),
-            None => (known.collect(), target.cases),
+            None => (known.collect(), target.cases * rounds()),
         };
         let mutated = (0..cases).map(|_| mutator.next_input());
         for input in known.into_iter().chain(mutated) {

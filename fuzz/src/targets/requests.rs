@@ -63,6 +63,9 @@ async fn serve(input: &[u8]) {
     let is_secured = input.below(8) == 7;
     let cluster = start(&network, is_secured).await;
     let mut client = Client::connect(&network).await;
+    if !is_secured {
+        client.open_coordinators().await;
+    }
     for _ in 0..MAX_REQUESTS {
         if input.is_empty() {
             break;
@@ -122,6 +125,18 @@ impl Client {
     async fn connect(network: &Network) -> Self {
         let socket = network.connect(addr(), SocketOptions::default()).await.expect("it listens");
         Self { socket, frames: FrameSplitter::default(), correlation_id: 0 }
+    }
+
+    /// Has the coordinators' topics created and loaded, so that requests to coordinators reach them.
+    async fn open_coordinators(&mut self) {
+        for (kind, version, key) in
+            [("group", 0, &b"\0\x01g"[..]), ("transaction", 1, b"\0\x01x\x01")]
+        {
+            let served = self.ask(ApiKey::FIND_COORDINATOR, version, key).await;
+            assert!(served, "finds the coordinator of a {kind}");
+        }
+        // Virtual time, in which the broker applies the new metadata.
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 
     /// Sends a request; whether the connection is of further use.
