@@ -168,13 +168,15 @@ impl Bench {
         value.resize(4 + input.below(100), b'x');
         let record = RecordData { key: None, value: Some(&value), headers: &[], timestamp: 0 };
         if self.queue.try_append(&self.policy, &record).is_none() {
-            let grown = self.queue.growth(&self.policy, &record);
-            let grown = grown.and_then(|growth| self.queue.grow(growth, Vec::new()).map(drop));
-            match grown {
-                Some(()) => drop(self.queue.try_append(&self.policy, &record).expect("room now")),
-                None => {
-                    drop(self.queue.open(&self.policy, &record, Vec::new(), Vec::new(), self.now))
-                }
+            let growth = self.queue.growth(&self.policy, &record);
+            let grown = growth.and_then(|growth| self.queue.grow(growth, Vec::new()));
+            if grown.is_some() {
+                let placed = self.queue.try_append(&self.policy, &record);
+                assert!(placed.is_some(), "a batch that has grown has room");
+            } else {
+                let placed =
+                    self.queue.open(&self.policy, &record, Vec::new(), Vec::new(), self.now);
+                assert_eq!(placed.index, 0);
             }
         }
         if input.flag() {
@@ -305,9 +307,9 @@ impl Bench {
     fn fail(&mut self, batch: &Batch<Numbers>, written_unknown: bool) {
         let numbers = contents(batch);
         if written_unknown {
-            self.unknown.extend(numbers)
+            self.unknown.extend(numbers);
         } else {
-            self.refused.extend(numbers)
+            self.refused.extend(numbers);
         }
         for lost in self.queue.fail(batch, written_unknown) {
             self.fail(&lost, true);

@@ -311,9 +311,9 @@ impl<E: Clone> Membership<E> {
                 _ => self.ask_to_rejoin(now),
             },
             Remedy::Renew { keep_id } => {
-                // The next attempt differs only if this one names a membership that has ended.
-                let is_new = self.member == self.settings.protocol.own_id();
-                if self.generation < 0 && (is_new || keep_id) {
+                // A join that names no membership which has ended would be repeated as it was.
+                let is_new = keep_id || self.member == self.settings.protocol.own_id();
+                if is_new && matches!(self.phase, Phase::Joining) {
                     self.failed_once(now, unit);
                 }
                 self.renew(keep_id, now);
