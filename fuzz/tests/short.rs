@@ -5,6 +5,8 @@
 //! A target that panics or that takes longer than [`LIMIT`] for one input fails its test, which writes the input to
 //! `target/fuzz-artifacts` and says how to run it alone.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     cell::Cell,
     fs,
