@@ -42,7 +42,7 @@ impl<'a> Input<'a> {
         self.byte() & 1 == 1
     }
 
-    /// One of `choices`.
+    /// Picks an element of `choices`.
     ///
     /// # Panics
     /// If there are no choices.

@@ -45,7 +45,7 @@ impl Mutator {
         input
     }
 
-    /// Bytes of which most are small, as lengths and choices are.
+    /// Arbitrary bytes, mostly small, as lengths and choices are.
     fn arbitrary(&mut self) -> Vec<u8> {
         let length = self.random.random_range(0..600);
         let small = self.random.random_range(1..=255u8);

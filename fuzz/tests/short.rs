@@ -1,6 +1,6 @@
 //! The short run: the corpus, the seeds, and a fixed number of mutated inputs of each target, with fixed seeds.
 //!
-//! `CURTAIL_FUZZ_ROUNDS=N` runs N times as many mutated inputs, of which the first are those of the short run.
+//! `CURTAIL_FUZZ_ROUNDS=N` multiplies the number of mutated inputs by N; the first ones are those of the short run.
 //!
 //! A target that panics or that takes longer than [`LIMIT`] for one input fails its test, which writes the input to
 //! `target/fuzz-artifacts` and says how to run it alone.

@@ -252,7 +252,7 @@ impl Bench {
         panic!("a trial was taken and given back twice");
     }
 
-    /// The oldest response arrives; one that is silent takes its connection along.
+    /// Receives the oldest response, or loses the connection if that response never arrives.
     fn answer(&mut self) {
         match self.in_flight.pop_front() {
             Some((batch, Fate::Answered(code))) => self.settle(batch, code),

@@ -96,7 +96,7 @@ struct Bench {
     broker: Broker,
     /// By the key that tells partitions apart: the topic's id as the reader named it last.
     wanted: BTreeMap<SessionPartition, (Uuid, Params)>,
-    /// A wrong answer may leave the broker with a session that nobody knows.
+    /// Whether the broker's model matches what the responses said.
     is_honest: bool,
 }
 
@@ -204,7 +204,7 @@ impl Bench {
         assert_eq!(outcome == Outcome::Results, error == ErrorCode::NONE);
         self.is_honest = false;
         if outcome != Outcome::Results {
-            // Everything is named again, so that nothing of the lie is left.
+            // The next request names everything, so the wrong response has no further effect.
             assert!(!self.session.is_open());
             self.is_honest = true;
             self.broker.session = None;

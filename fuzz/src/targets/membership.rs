@@ -117,7 +117,7 @@ impl Bench {
         }
     }
 
-    /// The application begins with what there is to do, or finishes it.
+    /// Begins or finishes the application's handover.
     fn hand_over(&mut self) {
         match self.doing.take() {
             None => {
@@ -223,7 +223,7 @@ impl Bench {
             Step::Leave(_, identity) => {
                 assert!(self.machine.is_departing());
                 let Identity { member, .. } = identity;
-                assert!(!member.is_empty(), "nobody leaves");
+                assert!(!member.is_empty(), "a departing member has an id");
                 self.machine.left();
                 false
             }
@@ -289,7 +289,7 @@ impl Bench {
         GroupReply { epoch, interval, assignment }
     }
 
-    /// Whatever has happened, an application that leaves ends with nothing, and the coordinator hears of it or not.
+    /// After any sequence, a member that leaves owns nothing and becomes idle.
     fn settle(&mut self) {
         if self.doing.is_some() {
             self.hand_over();

@@ -44,7 +44,7 @@ fn answer(before: &Snapshot, input: &mut Input<'_>) -> Snapshot {
     for topic in (0..3).map(name) {
         let (was, is) = (before.topic(&topic), after.topic(&topic));
         if was != is {
-            assert!(changes.topics.contains(&topic), "{topic}: a change that nobody is told of");
+            assert!(changes.topics.contains(&topic), "{topic}: a change that is not reported");
         }
         let is_asked = asked.as_ref().is_none_or(|asked| asked.contains(&topic));
         assert!(is_asked || was == is || changes.cluster, "{topic} changed and was not asked for");

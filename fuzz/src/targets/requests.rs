@@ -48,8 +48,8 @@ const TOPIC: &str = "t";
 /// Requests on one connection.
 const MAX_REQUESTS: usize = 12;
 
-/// The first byte chooses the listener: one in eight asks for SASL. Requests follow: the API's key, the version, the
-/// length of the body, the body. A length that the input does not have means the rest.
+/// The first byte chooses the listener: an eighth of the values choose SASL. Requests follow: API key, version, body
+/// length, body. A length that the input does not have means the rest.
 fn run(input: &[u8]) {
     memory::within("the cluster", CAP + 64 * input.len(), || {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -127,7 +127,7 @@ impl Client {
         Self { socket, frames: FrameSplitter::default(), correlation_id: 0 }
     }
 
-    /// Has the coordinators' topics created and loaded, so that requests to coordinators reach them.
+    /// Creates and loads the coordinators' topics, so that later requests reach their coordinator.
     async fn open_coordinators(&mut self) {
         for (kind, version, key) in
             [("group", 0, &b"\0\x01g"[..]), ("transaction", 1, b"\0\x01x\x01")]

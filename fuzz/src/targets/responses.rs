@@ -156,7 +156,7 @@ where
     assert_eq!(cold::encode(version, &again).ok(), Some(written), "version {version}: {read:?}");
 }
 
-/// One of our own codecs: what it accepts, `kafka-protocol` reads the same from the canonical bytes.
+/// Checks one of our own codecs: `kafka-protocol` reads the same message from the canonical bytes.
 fn check_hot<T, K>(
     version: i16,
     body: &Bytes,

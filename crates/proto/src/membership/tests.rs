@@ -516,7 +516,7 @@ fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
     assert!(member.machine.is_settled(), "once is enough");
 }
 
-/// A member that was known joins again at once. One that is refused as unknown before it is known backs off.
+/// A known member joins again at once. A member that is refused before it has joined backs off.
 #[test]
 fn a_join_that_is_refused_without_end_backs_off() {
     for code in [
