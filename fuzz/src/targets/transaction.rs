@@ -274,7 +274,7 @@ impl Bench {
 
     /// With coordinators that answer, whatever was begun ends within a few steps.
     fn settle(&mut self) {
-        for _ in 0..60 {
+        for _ in 0..60 + 6 * self.offsets_taken {
             match self.machine.status() {
                 Status::Open | Status::Abortable(_) => {
                     self.machine.abort().expect("an open transaction can be aborted");
