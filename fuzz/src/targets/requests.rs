@@ -87,8 +87,8 @@ async fn serve(input: &[u8]) {
     drop(cluster);
 }
 
-/// Whether a request asks for so many partitions that making them takes most of the run. The number is the purpose of such
-/// a request, and the controller limits it to 100,000.
+/// Whether a request asks for more than 1,000 partitions: to create them would take most of the run. The controller
+/// accepts up to 100,000.
 fn is_expensive(api: ApiKey, version: i16, body: &[u8]) -> bool {
     const MANY: i32 = 1_000;
     let body = Bytes::copy_from_slice(body);
