@@ -8,7 +8,10 @@ use std::{
 };
 
 use curtail_proto::{
-    accumulator::{Batch, BatchPolicy, Idempotence, PartitionQueue, Parts, ProducerIdentity, Take},
+    accumulator::{
+        self, Batch, BatchPolicy, Idempotence, Incarnation, PartitionQueue, Parts,
+        ProducerIdentity, Take,
+    },
     classify::{Context, Verdict, classify, may_have_been_written},
 };
 use curtail_wire::{
@@ -218,7 +221,8 @@ impl Bench {
     fn take(&mut self) -> Option<Batch<Numbers>> {
         let idempotence = Idempotence::As(IDENTITY);
         for _ in 0..2 {
-            match self.queue.take(&self.policy, idempotence, self.broker, self.now) {
+            let to = accumulator::Target { broker: self.broker, incarnation: Incarnation::FIRST };
+            match self.queue.take(&self.policy, idempotence, to, self.now) {
                 Take::Batch(batch) => {
                     assert!(batch.records > 0);
                     return Some(batch);

@@ -52,6 +52,11 @@ fn answer(before: &Snapshot, input: &mut Input<'_>) -> Snapshot {
         if changes.cluster || (was.id != is.id && was.id != Uuid::ZERO) {
             continue;
         }
+        let is_known = was.id != Uuid::ZERO && was.id == is.id;
+        assert!(
+            !is_known || is.leaders.len() >= was.leaders.len(),
+            "{topic}: partitions went away"
+        );
         for (index, (old, new)) in was.leaders.iter().zip(&is.leaders).enumerate() {
             assert!(new.epoch >= old.epoch, "{topic}-{index}: an epoch went back");
         }

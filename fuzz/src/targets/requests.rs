@@ -102,7 +102,7 @@ fn is_expensive(api: ApiKey, version: i16, body: &[u8]) -> bool {
 }
 
 fn addr() -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 9092))
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 9092))
 }
 
 async fn start(network: &Network, is_secured: bool) -> Cluster {

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 use curtail_wire::ErrorCode;
 
 use super::{Coordinator, Key, Machine, Outcome, Phase, Protocol, Reason, Request};
-use crate::{accumulator::ProducerIdentity, metadata::Node};
+use crate::{accumulator::ProducerIdentity, later::Later, metadata::Node};
 
 /// How bad an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,13 +332,13 @@ impl<E: Clone> Machine<E> {
 
     fn repeat(&mut self, reason: Reason<E>, now: Instant, unit: f64) {
         self.failures += 1;
-        self.not_before = Some(now + self.backoff.after(self.failures, unit));
+        self.not_before = Some(now.later(self.backoff.after(self.failures, unit)));
         self.last = Some(reason);
     }
 
     fn repeat_soon(&mut self, reason: Reason<E>, now: Instant, unit: f64) {
         self.failures += 1;
-        self.not_before = Some(now + self.backoff.soon().after(self.failures, unit));
+        self.not_before = Some(now.later(self.backoff.soon().after(self.failures, unit)));
         self.last = Some(reason);
     }
 }

@@ -35,8 +35,8 @@ impl Adding {
     }
 }
 
-/// Codes that refuse one attempt without ending the producer, with whether the coordinator sends them before it changes
-/// anything. Kafka's coordinator maps failures of its own append to the last three.
+/// Codes that refuse one attempt and leave the producer usable, and whether each proves that nothing was added. Kafka's
+/// coordinator maps a failed append to one of the last three.
 const REFUSALS: [(ErrorCode, bool); 7] = [
     (ErrorCode::CONCURRENT_TRANSACTIONS, true),
     (ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, true),
