@@ -47,8 +47,43 @@ pub struct Sent {
     pub id: RecordId,
     /// When `send` was called, in virtual time.
     pub at: Duration,
+    /// When the settings oblige the client to have reported an outcome: `max.block.ms` after the call, and after the
+    /// client has accepted the record, `delivery.timeout.ms` later.
+    pub due: Duration,
+    /// When the outcome reached the caller.
+    pub settled: Option<Duration>,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+/// A connection that a running client closed itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disconnect {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Client.
+    pub client: String,
+    /// Broker, by address.
+    pub broker: String,
+    /// Key of the first API that it carried after ApiVersions.
+    pub api: i16,
+    /// Age of the oldest request without a response; `None` if every request was answered.
+    pub unanswered: Option<Duration>,
+    /// `request.timeout.ms` of the client.
+    pub request_timeout: Duration,
+}
+
+/// A producer that a broker or coordinator fenced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fencing {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Producer.
+    pub producer: u32,
+    /// Whether another producer had taken the transactional id, or the transaction had exceeded its timeout.
+    pub justified: bool,
+    /// Error that the application received.
+    pub error: String,
 }
 
 /// One record read back.
@@ -118,6 +153,12 @@ pub struct History {
     pub replicas: Vec<ReplicaLog>,
     /// The consumer group, where there is one.
     pub group: Option<GroupHistory>,
+    /// Connections that running clients closed themselves.
+    pub disconnects: Vec<Disconnect>,
+    /// Begin and end of every fault. A fault without a duration begins and ends at once.
+    pub faults: Vec<(Duration, Duration)>,
+    /// Producers that were fenced.
+    pub fencings: Vec<Fencing>,
 }
 
 /// What a consumer group did.

@@ -3,6 +3,7 @@
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
 mod groups;
+mod liveness;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -225,6 +226,33 @@ pub enum Violation {
         /// The record.
         id: RecordId,
     },
+    /// The outcome of a record came later than its settings allow.
+    TooLate {
+        /// The record.
+        id: RecordId,
+        /// When the outcome was due.
+        due: Duration,
+        /// When it came.
+        settled: Duration,
+    },
+    /// A client closed a healthy connection.
+    NeedlessDisconnect {
+        /// Client and broker.
+        between: (String, String),
+        /// When.
+        at: Duration,
+        /// Age of the oldest request without a response.
+        unanswered: Option<Duration>,
+    },
+    /// A producer without a rival was fenced.
+    FencedWithoutRival {
+        /// Producer.
+        producer: u32,
+        /// When.
+        at: Duration,
+        /// Error that the application received.
+        error: String,
+    },
     /// The run did not end within its limits.
     Hang {
         /// What was outstanding.
@@ -266,6 +294,9 @@ impl Violation {
             Self::CommitGone { .. } => "commit-gone",
             Self::NeverGiven { .. } => "never-given",
             Self::NoOutcome { .. } => "no-outcome",
+            Self::TooLate { .. } => "too-late",
+            Self::NeedlessDisconnect { .. } => "needless-disconnect",
+            Self::FencedWithoutRival { .. } => "fenced-without-rival",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
         }
@@ -382,6 +413,16 @@ impl fmt::Display for Violation {
                 write!(f, "offset {offset} of partition {partition} was given to nobody")
             }
             Self::NoOutcome { id } => write!(f, "record {id} has no outcome"),
+            Self::TooLate { id, due, settled } => {
+                write!(f, "the outcome of record {id} was due at {due:?} and came at {settled:?}")
+            }
+            Self::NeedlessDisconnect { between: (client, broker), at, unanswered } => write!(
+                f,
+                "{client} closed its connection to {broker} at {at:?}; oldest unanswered request: {unanswered:?}"
+            ),
+            Self::FencedWithoutRival { producer, at, error } => {
+                write!(f, "producer {producer} has no rival and was fenced at {at:?}: {error}")
+            }
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
         }
@@ -415,6 +456,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(check_replicas(history));
     violations.extend(transactions::check(history));
     violations.extend(groups::check(history));
+    violations.extend(liveness::check(history));
     violations
 }
 

@@ -14,7 +14,7 @@ use std::{
 use curtail_net::Entropy;
 use parking_lot::Mutex;
 
-use crate::trace::Trace;
+use crate::{history::Disconnect, trace::Trace};
 
 /// The shared state of the virtual network. Clones are handles to the same one.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ struct Inner {
     connections: Mutex<BTreeMap<Link, Vec<Weak<Life>>>>,
     /// Links that a fault has in its hands.
     claimed: Mutex<BTreeSet<Link>>,
+    /// Connections that running clients closed.
+    disconnects: Mutex<Vec<Disconnect>>,
 }
 
 /// Whether a connection's end is still of use, and who waits on it.
@@ -79,6 +81,7 @@ impl Fabric {
             names: Mutex::default(),
             connections: Mutex::default(),
             claimed: Mutex::default(),
+            disconnects: Mutex::default(),
         }))
     }
 
@@ -102,6 +105,16 @@ impl Fabric {
             return len;
         }
         1 + self.0.entropy.below(len as u64) as usize
+    }
+
+    pub(super) fn add_disconnect(&self, disconnect: Disconnect) {
+        self.trace().event(&disconnect.client, format_args!("closed {disconnect:?}"));
+        self.0.disconnects.lock().push(disconnect);
+    }
+
+    /// Connections that running clients closed so far.
+    pub(crate) fn disconnects(&self) -> Vec<Disconnect> {
+        self.0.disconnects.lock().clone()
     }
 
     pub(crate) fn join(&self, a: IpAddr, b: IpAddr) -> Arc<Life> {

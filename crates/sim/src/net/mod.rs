@@ -8,8 +8,10 @@ mod fabric;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use fabric::Fabric;
+pub use watch::{Client, Presence};
 
 use std::{
     io,
@@ -26,12 +28,13 @@ use std::sync::Arc;
 pub struct TurmoilNet {
     fabric: Fabric,
     host: Arc<str>,
+    client: Option<Client>,
 }
 
 impl TurmoilNet {
     /// The network of `host`, which must be a name that the fabric knows.
     pub fn new(fabric: &Fabric, host: &str) -> Self {
-        Self { fabric: fabric.clone(), host: host.into() }
+        Self { fabric: fabric.clone(), host: host.into(), client: None }
     }
 }
 
@@ -63,7 +66,7 @@ impl Net for TurmoilNet {
             let stream = turmoil::net::TcpStream::connect(addr).await;
             let outcome = stream.as_ref().err();
             self.fabric.trace().event(&self.host, format_args!("connected {addr} {outcome:?}"));
-            let socket = SimSocket::new(stream?, &self.fabric, &self.host)?;
+            let socket = SimSocket::new(stream?, &self.fabric, &self.host, self.client.as_ref())?;
             Ok(Box::new(socket) as Box<dyn Socket>)
         })
     }
@@ -90,6 +93,12 @@ impl WallClock for SimClock {
     fn now_ms(&self) -> i64 {
         (EPOCH + crate::trace::now()).as_millis() as i64
     }
+}
+
+/// `env` of a client on `host` whose connections are observed.
+pub fn observed(fabric: &Fabric, host: &str, env: &Env, client: &Client) -> Env {
+    let net = TurmoilNet { client: Some(client.clone()), ..TurmoilNet::new(fabric, host) };
+    Env { net: Arc::new(net), ..env.clone() }
 }
 
 /// What a client or a broker on `host` takes from outside. `entropy` should be a fork of its own.

@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead as _, ReadBuf};
 use turmoil::net::{TcpListener, TcpStream};
 
-use super::fabric::{Fabric, Life};
+use super::{
+    fabric::{Fabric, Life},
+    watch::{Client, Watch},
+};
 
 /// Bytes that travel as one message at most; a write of more takes several.
 const MAX_SEGMENT: usize = 64 * 1024;
@@ -27,10 +30,25 @@ pub(super) struct SimSocket {
     host: Arc<str>,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Of the connections of clients.
+    watch: Option<Mutex<Watch>>,
+}
+
+impl Drop for SimSocket {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.as_ref().filter(|_| !self.life.is_broken()) {
+            watch.lock().closed(&self.fabric);
+        }
+    }
 }
 
 impl SimSocket {
-    pub(super) fn new(stream: TcpStream, fabric: &Fabric, host: &Arc<str>) -> io::Result<Self> {
+    pub(super) fn new(
+        stream: TcpStream,
+        fabric: &Fabric,
+        host: &Arc<str>,
+        client: Option<&Client>,
+    ) -> io::Result<Self> {
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         Ok(Self {
             stream: Mutex::new(stream),
@@ -39,7 +57,15 @@ impl SimSocket {
             host: host.clone(),
             local,
             peer,
+            watch: client
+                .map(|client| Mutex::new(Watch::new(client.clone(), peer.ip().to_string()))),
         })
+    }
+
+    fn watch(&self, note: impl FnOnce(&mut Watch)) {
+        if let Some(watch) = &self.watch {
+            note(&mut watch.lock());
+        }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -66,7 +92,13 @@ impl Socket for SimSocket {
             let room = limit - segment.len();
             segment.extend_from_slice(&buf[..buf.len().min(room)]);
         }
-        let written = self.stream.lock().try_write(&segment)?;
+        let outcome = self.stream.lock().try_write(&segment);
+        match &outcome {
+            Ok(written) => self.watch(|watch| watch.wrote(&segment[..*written])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.watch(Watch::failed),
+        }
+        let written = outcome?;
         let (local, peer) = (self.local.port(), self.peer);
         self.fabric.trace().write(
             &self.host,
@@ -96,6 +128,10 @@ impl Socket for SimSocket {
                 let (local, peer, bytes) =
                     (self.local.port(), self.peer, buf.filled().len() - before);
                 let failed = outcome.as_ref().err().map(io::Error::kind);
+                match bytes {
+                    0 => self.watch(Watch::failed),
+                    _ => self.watch(|watch| watch.read(&buf.filled()[before..])),
+                }
                 self.fabric
                     .trace()
                     .event(&self.host, format_args!("read {peer} -> {local} {bytes} {failed:?}"));
@@ -127,7 +163,7 @@ impl Listener for SimListener {
         Box::pin(async move {
             let (stream, peer) = self.listener.accept().await?;
             self.fabric.trace().event(&self.host, format_args!("accept {peer}"));
-            let socket = SimSocket::new(stream, &self.fabric, &self.host)?;
+            let socket = SimSocket::new(stream, &self.fabric, &self.host, None)?;
             Ok((Box::new(socket) as Box<dyn Socket>, peer))
         })
     }

@@ -45,7 +45,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
 async fn inflict(shared: &Shared, fault: &Fault) {
     let begin = now();
     carry_out(shared, fault).await;
-    if let Some(group) = &mut shared.history.lock().group {
+    let mut history = shared.history.lock();
+    history.faults.push((begin, now()));
+    if let Some(group) = &mut history.group {
         group.trouble.push((begin, now()));
     }
 }

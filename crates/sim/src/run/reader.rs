@@ -7,7 +7,14 @@ use curtail_net::Env;
 use tokio::sync::watch;
 
 use super::{Shared, TOPIC};
-use crate::{history::ReadBack, payload};
+use crate::{
+    history::ReadBack,
+    net::{self, Client},
+    payload,
+    plan::Host,
+};
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// End offsets of the partitions, once they are final.
 pub(crate) type Ends = Option<Vec<i64>>;
@@ -18,6 +25,8 @@ pub(super) async fn follow(
     env: Env,
     mut ends: watch::Receiver<Ends>,
 ) -> Result<(), Error> {
+    let client = Client::new("reader", REQUEST_TIMEOUT);
+    let env = net::observed(&shared.fabric, &Host::Clients.name(), &env, &client);
     let mut consumer = Consumer::with_env(config(&shared), &env)?;
     let partitions: Vec<TopicPartition> =
         (0..shared.plan.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
@@ -29,6 +38,7 @@ pub(super) async fn follow(
     loop {
         let final_ends = ends.borrow_and_update().clone();
         if final_ends.is_some_and(|ends| next.iter().zip(&ends).all(|(next, end)| next >= end)) {
+            client.leave();
             consumer.close().await;
             return Ok(());
         }
@@ -89,7 +99,7 @@ fn config(shared: &Shared) -> ConsumerConfig {
     let ms = Duration::from_millis;
     ConsumerConfig::new(shared.cluster.bootstrap())
         .auto_offset_reset(OffsetReset::None)
-        .request_timeout(ms(2000))
+        .request_timeout(REQUEST_TIMEOUT)
         .fetch_max_wait(ms(300))
         .retry_backoff(ms(20), ms(500))
         .reconnect_backoff(ms(20), ms(500))

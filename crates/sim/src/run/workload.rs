@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{Shared, Stage, TOPIC, reader, transactions};
 use crate::{
     history::{Outcome, ReadBack, RecordId, Sent},
-    net::{self, TurmoilNet},
+    net::{self, Client, TurmoilNet},
     payload,
     plan::{BROKERS, Host, ProducerPlan, Scenario},
     readback,
@@ -18,6 +18,8 @@ use crate::{
 
 /// Different keys of a producer.
 const KEYS: u64 = 7;
+/// `max.block.ms`: how long a send may wait before the client has accepted the record.
+const MAX_BLOCK: Duration = Duration::from_secs(20);
 /// How long followers get to have everything the leaders have: longer than any answer is held back, and than a follower
 /// may lag and still count as in sync.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -85,6 +87,8 @@ pub(super) struct Work {
 
 impl Work {
     async fn run(self, env: Env) -> Result<(), Error> {
+        let client = Client::new(format!("producer-{}", self.index), self.plan.request_timeout);
+        let env = net::observed(&self.shared.fabric, &Host::Clients.name(), &env, &client);
         let producer = Producer::with_env(self.config(), &env)?;
         let mut outcomes = JoinSet::new();
         for number in 0..self.plan.records {
@@ -94,6 +98,7 @@ impl Work {
             let slot = self.begin(id);
             match self.send(&producer, id).await {
                 Ok(delivery) => {
+                    self.accepted(slot);
                     let shared = self.shared.clone();
                     outcomes.spawn(async move { settle(&shared, slot, delivery.await) });
                 }
@@ -109,6 +114,7 @@ impl Work {
         while let Some(ended) = outcomes.join_next().await {
             ended.map_err(|_| Error::Closed)?;
         }
+        client.leave();
         producer.close().await
     }
 
@@ -123,19 +129,29 @@ impl Work {
             .route_around_trouble(plan.route_around_trouble)
             .max_in_flight(plan.max_in_flight)
             .request_timeout(plan.request_timeout)
-            .delivery_timeout(plan.linger + plan.delivery_timeout)
+            .delivery_timeout(self.delivery_timeout())
             .retry_backoff(ms(20), ms(500))
             .reconnect_backoff(ms(20), ms(500))
             .connection_setup_timeout(ms(1000))
             .metadata_max_age(Duration::from_secs(10))
-            .max_block(Duration::from_secs(20))
+            .max_block(MAX_BLOCK)
+    }
+
+    fn delivery_timeout(&self) -> Duration {
+        self.plan.linger + self.plan.delivery_timeout
     }
 
     /// Notes the send before it happens: a record that is never heard of again counts.
     pub(super) fn begin(&self, id: RecordId) -> usize {
         let mut history = self.shared.history.lock();
-        history.sent.push(Sent { id, at: now(), outcome: Outcome::Pending });
+        let (at, outcome) = (now(), Outcome::Pending);
+        history.sent.push(Sent { id, at, due: at + MAX_BLOCK, settled: None, outcome });
         history.sent.len() - 1
+    }
+
+    /// The client has accepted the record: its delivery timeout begins.
+    pub(super) fn accepted(&self, slot: usize) {
+        self.shared.history.lock().sent[slot].due = now() + self.delivery_timeout();
     }
 
     async fn send(&self, producer: &Producer, id: RecordId) -> Result<Delivery, Error> {
@@ -180,6 +196,7 @@ pub(super) fn note(shared: &Shared, slot: usize, outcome: Outcome) {
     let mut history = shared.history.lock();
     let sent = &mut history.sent[slot];
     shared.fabric.trace().event(Host::Clients.name(), format_args!("{} {outcome:?}", sent.id));
+    sent.settled = Some(now());
     sent.outcome = outcome;
 }
 
