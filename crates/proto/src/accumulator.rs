@@ -36,6 +36,8 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+use crate::plant::{Plant, planted};
+
 use self::numbering::{Gap, Numbering, SpentId};
 pub use self::split::{Parts, Share};
 
@@ -319,6 +321,9 @@ impl<C> Work<C> {
     /// Queues a batch to be sent again in its place.
     fn comes_back(&mut self, batch: Batch<C>) {
         self.regrouping = !self.in_flight.is_empty();
+        if planted(Plant::RetryOutOfOrder) {
+            return self.sealed.push_back(batch);
+        }
         let at = self.again.partition_point(|other| other.order < batch.order);
         self.again.insert(at, batch);
     }
@@ -579,7 +584,7 @@ impl<C> PartitionQueue<C> {
         outcome_unknown: bool,
         not_before: Option<Instant>,
     ) -> Option<Batch<C>> {
-        batch.outcome_unknown |= outcome_unknown;
+        batch.outcome_unknown |= outcome_unknown && !planted(Plant::DoubtForgotten);
         let Some(work) = &mut self.work else { return Some(batch) };
         let is_first_to_come_back = !work.regrouping;
         work.landed(batch.order);
@@ -604,6 +609,7 @@ impl<C> PartitionQueue<C> {
 
     /// There is a leader that has not been tried: nothing waits for the end of a back-off (KIP-951).
     pub fn leader_is_news(&mut self) {
+        self.numbering = self.numbering.filter(|_| !planted(Plant::SequenceRestarted));
         if let Some(work) = &mut self.work {
             work.not_before = None;
             work.failures = 0;
@@ -623,7 +629,8 @@ impl<C> PartitionQueue<C> {
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);
-        if batch.producer().is_none() || batch.order < work.given_up {
+        let is_of_no_concern = batch.producer().is_none() || batch.order < work.given_up;
+        if is_of_no_concern || planted(Plant::NoGapOnExpiry) {
             return Vec::new();
         }
         if let Some(numbering) = &mut self.numbering {

@@ -12,6 +12,8 @@
 
 use curtail_wire::{ErrorCode, fetch::EpochEndOffset};
 
+use crate::plant::{Plant, planted};
+
 #[cfg(test)]
 mod tests;
 
@@ -128,7 +130,9 @@ impl Position {
 
     /// Jumps to an offset.
     pub fn seek(&mut self, offset: i64, versions: &mut Versions) {
-        self.version = versions.next_version();
+        if !planted(Plant::FetchAfterSeek) {
+            self.version = versions.next_version();
+        }
         self.state = State::At { consumed: offset, fetch: offset, last_fetched_epoch: -1 };
     }
 
@@ -195,7 +199,7 @@ impl Position {
             return false;
         }
         let State::At { fetch, last_fetched_epoch, .. } = &mut self.state else { return false };
-        if *fetch != asked || next <= asked {
+        if (*fetch != asked || next <= asked) && !planted(Plant::FetchAfterSeek) {
             return false;
         }
         *fetch = next;

@@ -15,6 +15,7 @@ use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
     metadata::Snapshot,
+    plant::{Plant, planted},
     position::{Misfit, Policy, Position, Version, Versions},
 };
 use curtail_wire::{ErrorCode, Uuid};
@@ -598,7 +599,9 @@ impl State {
     pub(super) fn pause(&mut self, at: &TopicPartition, reading: Option<Cursor>, limit: usize) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         assigned.paused = true;
-        self.park(at, reading, None, limit);
+        if !planted(Plant::PauseLeaks) {
+            self.park(at, reading, None, limit);
+        }
         self.touch(at);
     }
 

@@ -22,6 +22,7 @@ use curtail_proto::{
     load::Load,
     metadata::Leader,
     pipelining::Pipelining,
+    plant::{Plant, planted},
     suspicion::{AnswerTime, AtomicTrouble, Health, Suspicion, Trouble},
 };
 use curtail_wire::{
@@ -361,6 +362,7 @@ impl Lane {
         let next = self.next_deadline(up);
         let unarmed = next.is_some_and(|next| up.armed.is_none_or(|armed| armed > next));
         drop(link);
+        let unarmed = unarmed && !planted(Plant::WakeUpDropped);
         if unarmed || !matches!(outcome, Ok(Pumped::Done)) {
             self.wake();
         }
@@ -448,7 +450,10 @@ impl Lane {
                 topic: &sent.partition.topic,
                 topic_id: sent.topic_id,
                 partition: sent.partition.index,
-                payload: sent.batch.payload(),
+                payload: match sent.batch.attempts > 1 && planted(Plant::BufferReused) {
+                    true => batches[0].batch.payload(),
+                    false => sent.batch.payload(),
+                },
             })
             .collect();
         let timeout = config.common.request_timeout;

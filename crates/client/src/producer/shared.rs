@@ -16,6 +16,7 @@ use curtail_proto::{
     accumulator::{BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
     metadata::{Snapshot, Topic},
+    plant::{Plant, planted},
     suspicion::Trouble,
 };
 use curtail_wire::{ErrorCode, cold::messages};
@@ -41,7 +42,7 @@ use super::{
     waiting::WaitingRoom,
 };
 use crate::{
-    Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
+    Acks, Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
     metadata::{AutoCreate, Listener, MetadataHandle, Retired},
     metrics::ProducerStats,
 };
@@ -531,6 +532,9 @@ impl Shared {
         at: Instant,
         error: &Error,
     ) {
+        if self.config.acks == Acks::None && planted(Plant::NoExpiryWithoutAcks) {
+            return;
+        }
         let expired = state.queue.expire(&self.policy, at.into_std());
         let mut lost = Vec::new();
         for batch in &expired {

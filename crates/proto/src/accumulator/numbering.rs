@@ -6,6 +6,8 @@ mod tests;
 use bytes::BytesMut;
 use curtail_wire::records::{ProducerStamp, mark_transactional, stamp};
 
+use crate::plant::{Plant, planted};
+
 use super::{Batch, Idempotence, PartitionQueue, ProducerIdentity};
 
 /// Where the partition's sequence stands.
@@ -47,7 +49,8 @@ pub(super) struct SpentId(pub(super) i64);
 impl<C> PartitionQueue<C> {
     /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
     pub(super) fn number(&mut self, batch: &mut Batch<C>, idempotence: Idempotence) {
-        if batch.stamp.is_some() {
+        let renumbers = batch.outcome_unknown && planted(Plant::DoubtfulRenumbered);
+        if batch.stamp.is_some() && !renumbers {
             return;
         }
         let new = match idempotence {

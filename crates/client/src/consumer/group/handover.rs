@@ -8,6 +8,7 @@ use std::{
 use curtail_proto::{
     assignor::Key,
     membership::{Handover, Membership},
+    plant::{Plant, planted},
     position::Version,
 };
 use parking_lot::Mutex;
@@ -240,6 +241,7 @@ impl Consumer {
         let known = state.partitions.iter().filter_map(|(at, assigned)| {
             let position = assigned.position.consumed()?;
             let wanted = wanted(at, (position, assigned.committed));
+            let position = position + i64::from(planted(Plant::CommitAhead));
             wanted.then(|| (at.clone(), OffsetAndMetadata::new(position)))
         });
         known.collect()
