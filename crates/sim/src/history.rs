@@ -73,6 +73,50 @@ pub struct Disconnect {
     pub request_timeout: Duration,
 }
 
+/// What the settings of a producer let its records expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Acknowledged records stay where they are (`acks=all`).
+    pub durable: bool,
+    /// No record is written twice (`enable.idempotence`).
+    pub once: bool,
+    /// Records of a partition keep their order (idempotence, or one request in flight).
+    pub ordered: bool,
+}
+
+impl Promise {
+    /// Everything.
+    pub const FULL: Self = Self { durable: true, once: true, ordered: true };
+}
+
+/// A record that a consumer returned where another one comes next, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Partition.
+    pub partition: i32,
+    /// Offset of the next record; `None` while the partition is paused.
+    pub expected: Option<i64>,
+    /// Offset of the record.
+    pub given: i64,
+}
+
+/// A batch sent to a broker that the client knew to be the leader no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleSend {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Client.
+    pub client: String,
+    /// Partition of the topic.
+    pub partition: i32,
+    /// Broker that it was sent to.
+    pub to: i32,
+    /// Broker and leader epoch that a Metadata response had named.
+    pub known: (i32, i32),
+}
+
 /// A producer that a broker or coordinator fenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fencing {
@@ -159,6 +203,25 @@ pub struct History {
     pub faults: Vec<(Duration, Duration)>,
     /// Producers that were fenced.
     pub fencings: Vec<Fencing>,
+    /// Producers with weaker settings than `acks=all` and idempotence.
+    pub promises: BTreeMap<u32, Promise>,
+    /// Records sent to a topic that was deleted later.
+    pub buried: BTreeSet<RecordId>,
+    /// Records out of place.
+    pub strays: Vec<Stray>,
+    /// By producer, how often records were sent again, each record counted.
+    pub retries: BTreeMap<u32, u64>,
+    /// Produce requests to a former leader.
+    pub stale: Vec<StaleSend>,
+}
+
+/// Partitions of each topic, at most: partition `p` of the topic with index `t` is `t * PLACES + p` in a history.
+pub const PLACES: i32 = 1000;
+
+impl History {
+    pub(crate) fn promise(&self, id: RecordId) -> Promise {
+        self.promises.get(&id.producer).copied().unwrap_or(Promise::FULL)
+    }
 }
 
 /// What a consumer group did.

@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+#[cfg(feature = "plants")]
+use curtail_sim::ClientPlant;
 use curtail_sim::{Plan, Plant, Scenario, plan::MemberBug, run, trace::Keep};
 
 const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--scenario NAME] [--trace] [--plan] [--plant NAME] \
@@ -29,12 +31,25 @@ const BUGS: [(&str, MemberBug); 3] = [
     ("skip", MemberBug::Skip),
 ];
 
+#[cfg(feature = "plants")]
+const CLIENT_PLANTS: &str = "client: the variants of curtail_proto::plant::Plant";
+#[cfg(not(feature = "plants"))]
+const CLIENT_PLANTS: &str = "client: only with cargo's --features plants";
+
+/// A plant in the client, by the name of its variant.
+#[cfg(feature = "plants")]
+fn client_plant(name: &str) -> Option<ClientPlant> {
+    ClientPlant::ALL.into_iter().find(|plant| format!("{plant:?}") == name)
+}
+
 struct Options {
     seed: u64,
     count: u64,
     keep: Keep,
     show_plan: bool,
     plant: Option<Plant>,
+    #[cfg(feature = "plants")]
+    client_plant: Option<ClientPlant>,
     bug: Option<MemberBug>,
     scenario: Option<Scenario>,
 }
@@ -46,6 +61,8 @@ fn parse() -> Result<Options, String> {
         keep: Keep::Tail,
         show_plan: false,
         plant: None,
+        #[cfg(feature = "plants")]
+        client_plant: None,
         bug: None,
         scenario: None,
     };
@@ -60,10 +77,20 @@ fn parse() -> Result<Options, String> {
             "--plan" => options.show_plan = true,
             "--plant" => {
                 let name = value()?;
+                #[cfg(feature = "plants")]
+                if let Some(plant) = client_plant(&name) {
+                    options.client_plant = Some(plant);
+                    continue;
+                }
                 let plant = PLANTS.iter().find(|(known, _)| *known == name);
                 let names = PLANTS.map(|(name, _)| name).join(", ");
-                options.plant =
-                    Some(plant.ok_or(format!("there is no plant '{name}'; there are {names}"))?.1);
+                options.plant = Some(
+                    plant
+                        .ok_or(format!(
+                            "unknown plant '{name}'; {CLIENT_PLANTS}; brokers: {names}"
+                        ))?
+                        .1,
+                );
             }
             "--bug" => {
                 let name = value()?;
@@ -94,6 +121,10 @@ fn main() -> ExitCode {
             None => Plan::from_seed(seed),
         };
         plan.plant = options.plant;
+        #[cfg(feature = "plants")]
+        {
+            plan.client_plant = options.client_plant;
+        }
         if let Some(bug) = options.bug {
             plan = plan.with_bug(bug);
         }

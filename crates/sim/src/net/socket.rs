@@ -32,6 +32,8 @@ pub(super) struct SimSocket {
     peer: SocketAddr,
     /// Of the connections of clients.
     watch: Option<Mutex<Watch>>,
+    /// Bytes that may still be written and read before the connection breaks.
+    fuse: Mutex<(u64, u64)>,
 }
 
 impl Drop for SimSocket {
@@ -57,9 +59,20 @@ impl SimSocket {
             host: host.clone(),
             local,
             peer,
-            watch: client
-                .map(|client| Mutex::new(Watch::new(client.clone(), peer.ip().to_string()))),
+            watch: client.map(|client| {
+                let name = fabric.name_of(peer.ip());
+                let id = name.strip_prefix("broker-").and_then(|id| id.parse().ok());
+                Mutex::new(Watch::new(client.clone(), name, id))
+            }),
+            fuse: Mutex::new(client.map_or((u64::MAX, u64::MAX), |_| fabric.fuse())),
         })
+    }
+
+    /// The connection has carried as much as it may.
+    fn reset(&self) -> io::Error {
+        self.life.kill();
+        self.fabric.trace().event(&self.host, format_args!("reset {}", self.peer));
+        io::ErrorKind::ConnectionReset.into()
     }
 
     fn watch(&self, note: impl FnOnce(&mut Watch)) {
@@ -86,7 +99,12 @@ impl Socket for SimSocket {
         if total == 0 {
             return Ok(0);
         }
+        let left = self.fuse.lock().0;
+        if left == 0 {
+            return Err(self.reset());
+        }
         let limit = self.fabric.write_limit(total).min(MAX_SEGMENT);
+        let limit = limit.min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut segment = Vec::with_capacity(limit);
         for buf in bufs {
             let room = limit - segment.len();
@@ -94,11 +112,14 @@ impl Socket for SimSocket {
         }
         let outcome = self.stream.lock().try_write(&segment);
         match &outcome {
-            Ok(written) => self.watch(|watch| watch.wrote(&segment[..*written])),
+            Ok(written) => {
+                self.watch(|watch| self.fabric.add_stale(watch.wrote(&segment[..*written])))
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.watch(Watch::failed),
         }
         let written = outcome?;
+        self.fuse.lock().0 -= written as u64;
         let (local, peer) = (self.local.port(), self.peer);
         self.fabric.trace().write(
             &self.host,
@@ -121,7 +142,14 @@ impl Socket for SimSocket {
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check()?;
         let before = buf.filled().len();
+        let left = self.fuse.lock().1;
+        if left == 0 {
+            return Poll::Ready(Err(self.reset()));
+        }
         let read = Pin::new(&mut *self.stream.lock()).poll_read(cx, buf);
+        let most = before.saturating_add(usize::try_from(left).unwrap_or(usize::MAX));
+        buf.set_filled(buf.filled().len().min(most));
+        self.fuse.lock().1 -= (buf.filled().len() - before) as u64;
         match &read {
             Poll::Pending => self.life.wait_read(cx),
             Poll::Ready(outcome) => {

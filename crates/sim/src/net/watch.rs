@@ -9,11 +9,15 @@ use std::{
     time::Duration,
 };
 
-use super::Fabric;
-use crate::{history::Disconnect, trace::now};
+use bytes::Bytes;
+use curtail_wire::{ApiKey, frame::FrameSplitter, header};
+use parking_lot::Mutex;
 
-/// Key of ApiVersions, the first request of every connection.
-const API_VERSIONS: i16 = 18;
+use super::{Fabric, leaders::Leaders};
+use crate::{
+    history::{Disconnect, StaleSend},
+    trace::now,
+};
 
 /// A client whose connections are observed. Clones are handles to the same one.
 #[derive(Clone, Debug)]
@@ -34,13 +38,15 @@ struct Inner {
     name: String,
     request_timeout: Duration,
     leaving: AtomicBool,
+    leaders: Mutex<Leaders>,
 }
 
 impl Client {
     /// A running client with its `request.timeout.ms`.
     pub fn new(name: impl Into<String>, request_timeout: Duration) -> Self {
         let name = name.into();
-        Self(Arc::new(Inner { name, request_timeout, leaving: AtomicBool::new(false) }))
+        let (leaving, leaders) = (AtomicBool::new(false), Mutex::default());
+        Self(Arc::new(Inner { name, request_timeout, leaving, leaders }))
     }
 
     /// From now on the client may close its connections: it is being closed, dropped or killed.
@@ -58,44 +64,14 @@ impl Client {
     }
 }
 
-/// Cuts a stream of bytes into frames and keeps the first bytes of each.
-#[derive(Debug, Default)]
-struct Heads {
-    head: Vec<u8>,
-    /// Bytes of the frame, after its length, that are still to come.
-    rest: Option<usize>,
-}
-
-impl Heads {
-    /// Length field, API key, version and correlation id.
-    const LEN: usize = 4 + 8;
-
-    /// Takes the next bytes; returns the head of each frame that they complete.
-    fn take(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut complete = Vec::new();
-        while !bytes.is_empty() {
-            let rest = match self.rest {
-                Some(rest) => rest,
-                None => {
-                    let wanted = (4 - self.head.len()).min(bytes.len());
-                    self.head.extend_from_slice(&bytes[..wanted]);
-                    bytes = &bytes[wanted..];
-                    let Ok(length) = <[u8; 4]>::try_from(&self.head[..]) else { break };
-                    usize::try_from(i32::from_be_bytes(length)).unwrap_or(0)
-                }
-            };
-            let taken = rest.min(bytes.len());
-            let kept = taken.min(Self::LEN.saturating_sub(self.head.len()));
-            self.head.extend_from_slice(&bytes[..kept]);
-            bytes = &bytes[taken..];
-            self.rest = Some(rest - taken);
-            if rest == taken {
-                complete.push(std::mem::take(&mut self.head));
-                self.rest = None;
-            }
-        }
-        complete
-    }
+/// A request without a response.
+#[derive(Debug)]
+struct Open {
+    id: i32,
+    api: i16,
+    version: i16,
+    /// When its last byte was written.
+    written: Duration,
 }
 
 /// A connection of a client.
@@ -103,50 +79,64 @@ impl Heads {
 pub(super) struct Watch {
     client: Client,
     broker: String,
-    written: Heads,
-    read: Heads,
+    /// Id of the broker, if it is one.
+    id: Option<i32>,
+    written: FrameSplitter,
+    read: FrameSplitter,
     api: Option<i16>,
-    /// Requests without a response: correlation id, and when the last byte was written.
-    open: VecDeque<(i32, Duration)>,
+    open: VecDeque<Open>,
     failed: bool,
 }
 
-fn i32_at(head: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?))
+/// Adds bytes to a stream; returns the frames that they complete.
+fn frames(stream: &mut FrameSplitter, bytes: &[u8]) -> Vec<Bytes> {
+    stream.spare(bytes.len()).extend_from_slice(bytes);
+    std::iter::from_fn(|| stream.next_frame().ok().flatten()).collect()
 }
 
 impl Watch {
-    pub(super) fn new(client: Client, broker: String) -> Self {
+    pub(super) fn new(client: Client, broker: String, id: Option<i32>) -> Self {
         Self {
             client,
             broker,
-            written: Heads::default(),
-            read: Heads::default(),
+            id,
+            written: FrameSplitter::default(),
+            read: FrameSplitter::default(),
             api: None,
             open: VecDeque::new(),
             failed: false,
         }
     }
 
-    pub(super) fn wrote(&mut self, bytes: &[u8]) {
-        for head in self.written.take(bytes) {
-            let Some(api) = head.get(4..6) else { continue };
-            let api = i16::from_be_bytes([api[0], api[1]]);
-            if api != API_VERSIONS {
-                self.api.get_or_insert(api);
+    /// Returns the batches that went to a former leader.
+    pub(super) fn wrote(&mut self, bytes: &[u8]) -> Vec<StaleSend> {
+        let mut stale = Vec::new();
+        for frame in frames(&mut self.written, bytes) {
+            let Ok((head, _)) = header::split_request(&frame) else { continue };
+            let (api, version, id) = (head.api, head.version, head.correlation_id);
+            if api != ApiKey::API_VERSIONS {
+                self.api.get_or_insert(api.0);
             }
-            if let Some(id) = i32_at(&head, 8) {
-                self.open.push_back((id, now()));
+            self.open.push_back(Open { id, api: api.0, version, written: now() });
+            if let Some(broker) = self.id.filter(|_| api == ApiKey::PRODUCE) {
+                let client = &self.client.0;
+                stale.extend(client.leaders.lock().check(broker, &frame, &client.name));
             }
         }
+        stale
     }
 
     /// A response answers its request and every earlier one: those before it that have none were sent with `acks=0`.
     pub(super) fn read(&mut self, bytes: &[u8]) {
-        for head in self.read.take(bytes) {
-            let Some(id) = i32_at(&head, 4) else { continue };
-            if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
-                self.open.drain(..=at);
+        for frame in frames(&mut self.read, bytes) {
+            let Ok(id) = header::correlation_id(&frame) else { continue };
+            let Some(at) = self.open.iter().position(|open| open.id == id) else { continue };
+            let Some(request) = self.open.drain(..=at).next_back() else { continue };
+            let mut leaders = self.client.0.leaders.lock();
+            match ApiKey(request.api) {
+                ApiKey::METADATA => leaders.learn(request.version, &frame),
+                ApiKey::PRODUCE => leaders.learn_hints(request.version, &frame),
+                _ => {}
             }
         }
     }
@@ -167,7 +157,7 @@ impl Watch {
             client: self.client.0.name.clone(),
             broker: self.broker.clone(),
             api,
-            unanswered: self.open.front().map(|(_, written)| at.saturating_sub(*written)),
+            unanswered: self.open.front().map(|open| at.saturating_sub(open.written)),
             request_timeout: self.client.0.request_timeout,
         });
     }
@@ -182,7 +172,7 @@ mod tests {
     }
 
     fn request(api: i16, id: i32) -> Vec<u8> {
-        frame(&[&api.to_be_bytes()[..], &[0, 9], &id.to_be_bytes(), b"and more"].concat())
+        frame(&[&api.to_be_bytes()[..], &[0, 3], &id.to_be_bytes(), b"\xff\xff\0\0more"].concat())
     }
 
     #[test]
@@ -191,10 +181,10 @@ mod tests {
         let received = [frame(&0i32.to_be_bytes()), frame(b"\0\0\0\x02answer")].concat();
         for chunk in 1..40 {
             let client = Client::new("client", Duration::from_secs(1));
-            let mut watch = Watch::new(client, "broker".into());
-            sent.chunks(chunk).for_each(|bytes| watch.wrote(bytes));
+            let mut watch = Watch::new(client, "broker".into(), Some(1));
+            sent.chunks(chunk).for_each(|bytes| drop(watch.wrote(bytes)));
             received.chunks(chunk).for_each(|bytes| watch.read(bytes));
-            let open: Vec<i32> = watch.open.iter().map(|(id, _)| *id).collect();
+            let open: Vec<i32> = watch.open.iter().map(|open| open.id).collect();
             assert_eq!((watch.api, open), (Some(0), vec![3]), "chunks of {chunk}");
         }
     }

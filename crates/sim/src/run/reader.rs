@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use curtail::{Consumer, ConsumerConfig, Error, IsolationLevel, OffsetReset, TopicPartition};
 use curtail_net::Env;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use super::{Shared, TOPIC};
 use crate::{
     history::ReadBack,
     net::{self, Client},
     payload,
-    plan::Host,
+    plan::{Host, Scenario},
 };
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// End offsets of the partitions, once they are final.
 pub(crate) type Ends = Option<Vec<i64>>;
@@ -28,16 +28,21 @@ pub(super) async fn follow(
     let client = Client::new("reader", REQUEST_TIMEOUT);
     let env = net::observed(&shared.fabric, &Host::Clients.name(), &env, &client);
     let mut consumer = Consumer::with_env(config(&shared), &env)?;
-    let partitions: Vec<TopicPartition> =
-        (0..shared.plan.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
-    consumer.assign(partitions.iter().cloned());
-    for partition in &partitions {
-        consumer.seek(partition, 0)?;
-    }
-    let mut next = vec![0; partitions.len()];
+    let mut next: Vec<i64> = Vec::new();
+    let grows = shared.plan.scenario == Some(Scenario::Topics);
     loop {
+        let partitions: Vec<TopicPartition> =
+            (0..shared.partitions()).map(|p| TopicPartition::new(TOPIC, p)).collect();
+        if partitions.len() > next.len() {
+            consumer.assign(partitions.iter().cloned());
+            for partition in &partitions[next.len()..] {
+                consumer.seek(partition, 0)?;
+            }
+            next.resize(partitions.len(), 0);
+        }
         let final_ends = ends.borrow_and_update().clone();
-        if final_ends.is_some_and(|ends| next.iter().zip(&ends).all(|(next, end)| next >= end)) {
+        let is_at_end = |ends: Vec<i64>| next.iter().zip(&ends).all(|(next, end)| next >= end);
+        if final_ends.is_some_and(is_at_end) {
             client.leave();
             consumer.close().await;
             return Ok(());
@@ -45,7 +50,15 @@ pub(super) async fn follow(
         let records = tokio::select! {
             biased;
             _ = ends.changed() => continue,
-            records = consumer.poll(Duration::from_secs(1)) => records?,
+            records = consumer.poll(Duration::from_secs(1)) => records,
+        };
+        let records = match records {
+            // The broker asked has not learned of the new partitions yet.
+            Err(Error::UnknownPartition { .. }) if grows => {
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+            records => records?,
         };
         let mut history = shared.history.lock();
         for record in records {
@@ -95,7 +108,7 @@ pub(super) async fn committed(
     }
 }
 
-fn config(shared: &Shared) -> ConsumerConfig {
+pub(super) fn config(shared: &Shared) -> ConsumerConfig {
     let ms = Duration::from_millis;
     ConsumerConfig::new(shared.cluster.bootstrap())
         .auto_offset_reset(OffsetReset::None)
