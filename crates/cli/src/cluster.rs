@@ -2,11 +2,14 @@
 
 #[cfg(test)]
 mod tests;
+mod users;
 
-use std::{convert::Infallible, fmt, net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf};
 
 use clap::Args;
-use curtail_cluster::{Cluster, ClusterConfig, Ports, Security, SecurityProtocol, Storage, User};
+use curtail_cluster::{
+    ClientAuth, Cluster, ClusterConfig, Ports, Resize, Security, SecurityProtocol, Storage,
+};
 use curtail_net::Env;
 use tokio::{
     runtime::Builder,
@@ -18,13 +21,14 @@ use crate::{
     output,
     settings::{Property, property},
 };
+use users::{Secret, secret};
 
 /// Arguments of `curtail cluster`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Number of brokers.
-    #[arg(long, default_value_t = 3)]
-    brokers: u32,
+    /// Number of brokers [default: the number that --data was made with, or 3].
+    #[arg(long, value_name = "N")]
+    brokers: Option<u32>,
     /// Port of the first broker; the others take the next ones. 0 lets the system choose all.
     #[arg(long, default_value_t = 9092)]
     port: u16,
@@ -37,13 +41,24 @@ pub(crate) struct Arguments {
     /// What clients speak: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
     #[arg(long, value_name = "PROTOCOL")]
     security_protocol: Option<String>,
-    /// A user of SASL: NAME:PASSWORD for every mechanism, or NAME:PASSWORD:MECHANISM for PLAIN, SCRAM-SHA-256 or
-    /// SCRAM-SHA-512 alone. May be given several times.
+    /// Listen beyond this machine although clients are not authenticated or the connection is not encrypted.
+    #[arg(long)]
+    insecure: bool,
+    /// A file with a user of SASL in each line: NAME:PASSWORD for every mechanism, or NAME:PASSWORD:MECHANISM for PLAIN,
+    /// SCRAM-SHA-256 or SCRAM-SHA-512 alone. Empty lines and those that begin with # are left out. The environment variable
+    /// CURTAIL_USERS holds lines of the same form.
+    #[arg(long, value_name = "FILE")]
+    user_file: Option<PathBuf>,
+    /// A user of SASL, as in a line of --user-file. May be given several times. Every process of this machine can read it.
     #[arg(long = "user", value_name = "NAME:PASSWORD", value_parser = secret)]
     users: Vec<Secret>,
     /// Directory of the logs, kept for the next run; a temporary one without this.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Use --data with another number of --brokers than it was made with. New ones begin empty; every partition must keep an
+    /// in-sync replica on those that stay.
+    #[arg(long, requires_all = ["data", "brokers"])]
+    resize: bool,
     /// Partitions of a topic created without a count.
     #[arg(long, value_name = "N")]
     partitions: Option<i32>,
@@ -55,19 +70,8 @@ pub(crate) struct Arguments {
     properties: Vec<Property>,
 }
 
-/// What must not be printed, not even in a complaint about it.
-#[derive(Clone)]
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("...")
-    }
-}
-
-fn secret(text: &str) -> Result<Secret, Infallible> {
-    Ok(Secret(text.to_owned()))
-}
+/// Brokers of a cluster that begins.
+const DEFAULT_BROKERS: u32 = 3;
 
 /// Three replicas, or as many as there are brokers.
 pub(crate) fn default_replicas(brokers: u32) -> i16 {
@@ -75,10 +79,18 @@ pub(crate) fn default_replicas(brokers: u32) -> i16 {
 }
 
 impl Arguments {
+    /// The number of brokers: as asked for, as before, or the default.
+    fn brokers(&self) -> u32 {
+        let before = || self.data.as_deref().and_then(curtail_cluster::brokers_of);
+        self.brokers.or_else(before).unwrap_or(DEFAULT_BROKERS)
+    }
+
     fn config(&self) -> Result<ClusterConfig, Failure> {
+        let brokers = self.brokers();
         let mut config = ClusterConfig {
-            brokers: self.brokers,
-            default_replication_factor: default_replicas(self.brokers),
+            brokers,
+            default_replication_factor: default_replicas(brokers),
+            resize: if self.resize { Resize::Allow } else { Resize::Refuse },
             ..ClusterConfig::default()
         };
         if self.port != 0 {
@@ -96,18 +108,24 @@ impl Arguments {
         if let Some(protocol) = &self.security_protocol {
             config.set("listener.security.protocol", protocol)?;
         }
-        for user in &self.users {
-            let user = User::parse(&user.0);
-            config
-                .security
-                .users
-                .push(user.map_err(|error| Failure::new(format!("--user: {error}")))?);
-        }
+        config.security.users = users::all(&self.users, self.user_file.as_deref())?;
         self.place(&mut config)?;
         for Property { name, value } in &self.properties {
             config.set(name, value)?;
         }
+        self.check_reach(&config)?;
         Ok(config)
+    }
+
+    /// Refuses to open the cluster to a network without being asked to.
+    fn check_reach(&self, config: &ClusterConfig) -> Result<(), Failure> {
+        match (config.beyond_loopback(), risk(&config.security)) {
+            (Some(address), Some(risk)) if !self.insecure => Err(Failure::new(format!(
+                "listening on {address} with {}: {risk}; use --security-protocol SASL_SSL with --user-file, or add --insecure",
+                config.security.protocol.name()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Where to listen, and what clients are told of it.
@@ -135,7 +153,12 @@ impl Arguments {
 
 impl Arguments {
     /// Says what clients need, and who can connect.
-    fn explain(&self, cluster: &Cluster, security: &Security) {
+    fn explain(&self, cluster: &Cluster, security: &Security, beyond_loopback: Option<IpAddr>) {
+        if !self.users.is_empty() {
+            output::note(
+                "every process of this machine can read the passwords of --user; use --user-file FILE or CURTAIL_USERS",
+            );
+        }
         let protocol = security.protocol;
         if protocol != SecurityProtocol::Plaintext {
             output::note(format_args!("clients need security.protocol={}", protocol.name()));
@@ -146,14 +169,22 @@ impl Arguments {
                 "clients need ssl.truststore.type=PEM and ssl.truststore.location={file}"
             ));
         }
-        if let Some(address) = self.listen.filter(|address| !address.is_loopback()) {
-            let who = match protocol {
-                SecurityProtocol::Plaintext => "whoever reaches it can read and write everything",
-                SecurityProtocol::Ssl => "whoever reaches it can connect",
-                _ => "users can connect from other machines",
-            };
+        if let Some(address) = beyond_loopback {
+            let who = risk(security).unwrap_or("users can connect from other machines");
             output::note(format_args!("listening on {address}, not only for this machine: {who}"));
         }
+    }
+}
+
+/// What anyone who reaches the listener can do, if that is more than an encrypted login.
+fn risk(security: &Security) -> Option<&'static str> {
+    match security.protocol {
+        SecurityProtocol::Plaintext => Some("anyone who reaches it can read and write all records"),
+        SecurityProtocol::SaslPlaintext => Some("passwords and records travel unencrypted"),
+        SecurityProtocol::Ssl if security.client_auth != ClientAuth::Required => {
+            Some("anyone who reaches it can connect without proving an identity")
+        }
+        SecurityProtocol::Ssl | SecurityProtocol::SaslSsl => None,
     }
 }
 
@@ -167,11 +198,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(threads)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
         let security = config.security.clone();
+        let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
         let cluster = Cluster::start(config, Env::real()).await?;
         output::line(cluster.bootstrap())?;
-        let brokers = arguments.brokers;
         output::note(format_args!("{brokers} brokers run; Ctrl-C stops them"));
-        arguments.explain(&cluster, &security);
+        arguments.explain(&cluster, &security, beyond_loopback);
         tokio::select! {
             biased;
             _ = interrupt.recv() => {}

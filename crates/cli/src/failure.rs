@@ -75,6 +75,11 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::Broker { code, .. } if *code == curtail::ErrorCode::MESSAGE_TOO_LARGE => {
             Some("send smaller records or raise the topic's max.message.bytes")
         }
+        Error::Broker { code, message: None, .. }
+            if *code == curtail::ErrorCode::INVALID_TOPIC_EXCEPTION =>
+        {
+            Some("a name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
+        }
         Error::Config(_) => None,
         _ => None,
     }

@@ -6,6 +6,7 @@ mod console;
 mod doctor;
 mod failure;
 mod lab;
+mod names;
 mod output;
 mod perf;
 mod settings;

@@ -156,7 +156,7 @@ pub(crate) async fn successor(
     let mut patience = common.retry_backoff_max.max(Duration::from_millis(100));
     loop {
         sleep(patience).await;
-        patience = (patience * 2).min(common.request_timeout);
+        patience = patience.saturating_mul(2).min(common.request_timeout);
         if let Ok(Ok(Ok(found))) = timeout(patience, find(metadata, common, what)).await
             && found.id != of
         {

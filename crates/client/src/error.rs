@@ -181,6 +181,41 @@ pub enum Error {
         /// The position.
         offset: i64,
     },
+    /// Records before the position were lost in an unclean leader election, and `auto.offset.reset` is `none` (KIP-320).
+    /// Later polls report it again, until a seek. [`Consumer::seek_to`](crate::Consumer::seek_to) with the divergent offset
+    /// reads the records that replaced the lost ones.
+    #[error(
+        "{topic}-{partition}: records before offset {offset} (leader epoch {leader_epoch}) were lost in an unclean election; {}, and auto.offset.reset is none; seek to decide where to continue",
+        divergence(*.divergent_offset, *.divergent_epoch)
+    )]
+    LogTruncated {
+        /// Topic.
+        topic: Arc<str>,
+        /// Partition.
+        partition: i32,
+        /// The position.
+        offset: i64,
+        /// Leader epoch of the record before the position.
+        leader_epoch: i32,
+        /// First offset known to differ from the records read; `None` if the leader knows none.
+        divergent_offset: Option<i64>,
+        /// Leader epoch of the record before that offset.
+        divergent_epoch: Option<i32>,
+    },
+    /// A response does not fit the receive limit, which follows from the setting named.
+    #[error(
+        "{broker} sent a response of {bytes} bytes, more than the limit of {limit}; set {setting} to at least {bytes}"
+    )]
+    ResponseTooLarge {
+        /// Address of the broker.
+        broker: Arc<str>,
+        /// Size of the response.
+        bytes: usize,
+        /// Largest size received.
+        limit: usize,
+        /// The setting that raises the limit.
+        setting: &'static str,
+    },
     /// The operating system gives no thread, or no runtime for it; only [`crate::blocking`] clients need one.
     #[error("cannot start the thread of a blocking client: {reason}")]
     Thread {
@@ -261,7 +296,7 @@ pub enum ConfigError {
     /// There is no such property.
     #[error("unknown property '{name}'{}", .nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
     Unknown {
-        /// The name given.
+        /// The name given; `[hidden]` if it does not look like a name, because it may be a secret.
         name: String,
         /// The nearest known name, if one is near.
         nearest: Option<&'static str>,
@@ -271,7 +306,7 @@ pub enum ConfigError {
     Invalid {
         /// Property.
         name: &'static str,
-        /// The value given.
+        /// The value given; `[hidden]` if it may be a secret.
         value: String,
         /// What it should be.
         reason: String,
@@ -298,6 +333,16 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+}
+
+fn divergence(offset: Option<i64>, epoch: Option<i32>) -> String {
+    match (offset, epoch) {
+        (Some(offset), Some(epoch)) => {
+            format!("the log differs from offset {offset} (leader epoch {epoch}) on")
+        }
+        (Some(offset), None) => format!("the log differs from offset {offset} on"),
+        (None, _) => "the leader does not know where the log differs".to_owned(),
+    }
 }
 
 /// What to have granted, for the errors of brokers with ACLs.

@@ -47,6 +47,9 @@
 //! # Ok::<(), curtail::ConfigError>(())
 //! ```
 
+// `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod admin;
 pub mod blocking;
 mod config;
@@ -58,6 +61,7 @@ mod metadata;
 mod metrics;
 mod producer;
 mod record;
+mod runtime;
 mod security;
 
 pub use admin::{

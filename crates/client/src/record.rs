@@ -141,6 +141,8 @@ impl fmt::Display for TopicPartition {
 pub struct ConsumerRecord {
     pub(crate) topic: Arc<str>,
     pub(crate) partition: i32,
+    /// -1 if unknown.
+    pub(crate) leader_epoch: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
     pub(crate) key: Option<Bytes>,
@@ -162,6 +164,12 @@ impl ConsumerRecord {
     /// Offset.
     pub fn offset(&self) -> i64 {
         self.offset
+    }
+
+    /// Epoch of the leader that appended the record, `None` where brokers keep no epochs. An offset committed with it lets a
+    /// restarted consumer detect that the record was lost (KIP-320).
+    pub fn leader_epoch(&self) -> Option<i32> {
+        (self.leader_epoch >= 0).then_some(self.leader_epoch)
     }
 
     /// Milliseconds since 1970-01-01 UTC: when it was made, or appended, as the topic is configured.

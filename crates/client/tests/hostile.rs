@@ -10,6 +10,8 @@ mod broker;
 mod certificates;
 #[path = "hostile/consume.rs"]
 mod consume;
+#[path = "hostile/deadlines.rs"]
+mod deadlines;
 #[path = "suite/security/endpoint.rs"]
 mod endpoint;
 #[path = "hostile/member.rs"]
@@ -18,12 +20,24 @@ mod member;
 mod mutate;
 #[path = "hostile/peers.rs"]
 mod peers;
+#[path = "hostile/pipe.rs"]
+mod pipe;
 #[path = "hostile/produce.rs"]
 mod produce;
+#[path = "hostile/refusals.rs"]
+mod refusals;
+#[path = "hostile/runtimes.rs"]
+mod runtimes;
 #[path = "hostile/sasl.rs"]
 mod sasl;
 #[path = "hostile/tokens.rs"]
 mod tokens;
+#[path = "hostile/topics.rs"]
+mod topics;
+#[path = "hostile/transactions.rs"]
+mod transactions;
+#[path = "hostile/validation.rs"]
+mod validation;
 
 use std::{cell::Cell, future::Future, sync::Once, time::Duration};
 
@@ -36,6 +50,9 @@ use curtail::{
 /// No test may come near this; one that does hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
+/// The same in virtual time, of which a test may use much.
+const HANGS_VIRTUALLY: Duration = Duration::from_secs(3600);
+
 /// No call may take longer: its own limits are at most 1.5 s, and the machine may be busy.
 const CALL: Duration = Duration::from_secs(6);
 
@@ -46,6 +63,17 @@ thread_local! {
 /// Runs a test on this thread alone. The client's tasks run here too, and a panic in one of them fails the test,
 /// though the runtime would swallow it.
 fn run(body: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    run_on(runtime.enable_all(), HANGS, body);
+}
+
+/// As [`run`], in virtual time: it jumps to the next timer when every task waits. For networks in memory only.
+fn run_virtually(body: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    run_on(runtime.enable_time().start_paused(true), HANGS_VIRTUALLY, body);
+}
+
+fn run_on(runtime: &mut tokio::runtime::Builder, limit: Duration, body: impl Future<Output = ()>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let default = std::panic::take_hook();
@@ -55,9 +83,9 @@ fn run(body: impl Future<Output = ()>) {
         }));
     });
     PANICS.set(0);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime.build().unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(HANGS, body).await.expect("the test ends in time");
+        tokio::time::timeout(limit, body).await.expect("the test ends in time");
     });
     drop(runtime);
     assert_eq!(PANICS.get(), 0, "a task panicked");

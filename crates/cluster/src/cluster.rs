@@ -24,13 +24,13 @@ use crate::{
     broker::{self, Phase, Slot, broker_dir},
     config::{ClusterConfig, Ports, Storage},
     controller::{Controller, MorePartitions, TopicSpec},
-    disk::{Disk, RealDisk},
     error::ClusterError,
     faults::Delays,
     gate::Gate,
     image::NO_LEADER,
     observer::{Observer, Observers},
     session::SessionMetrics,
+    storage::{self, Opened},
 };
 
 /// A cluster whose tasks somebody else runs: the simulation gives each broker a host of its own.
@@ -46,8 +46,6 @@ struct Shared {
     observers: Arc<Observers>,
     slots: BTreeMap<i32, Arc<Slot>>,
     ca_file: Option<PathBuf>,
-    /// Removed with the last handle.
-    _temp: Option<tempfile::TempDir>,
 }
 
 impl fmt::Debug for ClusterHandle {
@@ -118,16 +116,21 @@ impl ClusterHandle {
     pub fn new(config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
         config.validate()?;
         let config = Arc::new(config);
-        let (disks, root, temp) = open_storage(&config)?;
+        let Opened { disks, root, hold } = storage::open(&config)?;
         let storage = |source| ClusterError::Storage { path: root.clone(), source };
         let entropy = envs.first().map(|env| env.entropy.fork());
         let entropy = entropy.ok_or(ClusterError::NoSuchBroker(1))?;
-        let memory = match &config.storage {
-            Storage::Disks(_) => None,
-            Storage::Dir(_) | Storage::Temp => Some((disks[0].as_ref(), root.as_path())),
+        // What a temporary directory's cluster decides ends with it.
+        let journaled = match &config.storage {
+            Storage::Dir(_) => Some((Arc::clone(&disks[0]), root.as_path())),
+            Storage::Disks(_) | Storage::Temp => None,
         };
-        let controller = Arc::new(Controller::new(&config, entropy, memory).map_err(storage)?);
-        let admissions = Arc::new(Admissions::new(&config, memory.map(|(_, dir)| dir))?);
+        let certificates = match &config.storage {
+            Storage::Dir(_) | Storage::Temp => Some(root.as_path()),
+            Storage::Disks(_) => None,
+        };
+        let controller = Arc::new(Controller::new(&config, entropy, journaled).map_err(storage)?);
+        let admissions = Arc::new(Admissions::new(&config, certificates)?);
         controller.configure_credentials(&admissions.credentials);
         let slots = config.broker_ids().zip(envs).zip(disks).map(|((id, env), disk)| {
             let advertised = advertised(&config, id);
@@ -136,6 +139,7 @@ impl ClusterHandle {
                 id,
                 env,
                 disk,
+                hold: Arc::clone(&hold),
                 dir: broker_dir(&root, id),
                 bind: Mutex::new(bind),
                 advertised: Mutex::new(advertised),
@@ -152,7 +156,7 @@ impl ClusterHandle {
         let slots = slots.collect();
         let observers = Arc::default();
         let ca_file = admissions.ca_file.clone();
-        let shared = Shared { config, controller, observers, slots, ca_file, _temp: temp };
+        let shared = Shared { config, controller, observers, slots, ca_file };
         Ok(Self(Arc::new(shared)))
     }
 
@@ -288,10 +292,10 @@ impl ClusterHandle {
         Some(self.0.controller.image().topic(topic)?.partitions.len())
     }
 
-    /// Deletes a topic; false when there is none.
+    /// Deletes a topic; false when there is none, or the controller cannot make the change durable.
     pub fn delete_topic(&self, name: &str) -> bool {
         let id = self.0.controller.image().topic(name).map(|topic| topic.id);
-        id.is_some_and(|id| self.0.controller.delete_topic(id))
+        id.is_some_and(|id| self.0.controller.delete_topic(id) == Ok(true))
     }
 
     /// A partition's leader and leader epoch as the controller has them; `None` without a leader.
@@ -373,23 +377,6 @@ fn advertised(config: &ClusterConfig, id: i32) -> SocketAddr {
         Ports::Ephemeral => SocketAddr::new(config.host, 0),
         Ports::From(first) => SocketAddr::new(config.host, first + index as u16),
         Ports::List(list) => list[index],
-    }
-}
-
-type Disks = (Vec<Arc<dyn Disk>>, PathBuf, Option<tempfile::TempDir>);
-
-fn open_storage(config: &ClusterConfig) -> Result<Disks, ClusterError> {
-    let real = || config.broker_ids().map(|_| Arc::new(RealDisk::new()) as Arc<dyn Disk>).collect();
-    match &config.storage {
-        Storage::Disks(disks) => Ok((disks.clone(), PathBuf::new(), None)),
-        Storage::Dir(path) => Ok((real(), path.clone(), None)),
-        Storage::Temp => {
-            let temp = tempfile::Builder::new().prefix("curtail-").tempdir();
-            let temp = temp
-                .map_err(|source| ClusterError::Storage { path: std::env::temp_dir(), source })?;
-            let path = temp.path().to_owned();
-            Ok((real(), path, Some(temp)))
-        }
     }
 }
 

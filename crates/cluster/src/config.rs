@@ -85,6 +85,17 @@ pub enum Plant {
     CommitInMemory,
 }
 
+/// Whether a cluster may use a directory that was made with another number of brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resize {
+    /// It may not.
+    #[default]
+    Refuse,
+    /// It may, if every partition keeps an in-sync replica. New brokers begin without replicas; the logs of brokers that are
+    /// left out stay where they are.
+    Allow,
+}
+
 /// Which replica consumers are to read (KIP-392).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicaSelector {
@@ -115,6 +126,8 @@ pub struct ClusterConfig {
     pub replica_selector: ReplicaSelector,
     /// Where the logs live.
     pub storage: Storage,
+    /// Whether [`Storage::Dir`] may have been made with another number of brokers.
+    pub resize: Resize,
     /// `num.partitions`: partitions of a topic created without a count.
     pub num_partitions: i32,
     /// `default.replication.factor`: replicas of a topic created without a count.
@@ -153,8 +166,11 @@ pub struct ClusterConfig {
     pub fetch_max_bytes: i32,
     /// `socket.request.max.bytes`: the largest request, in bytes.
     pub socket_request_max_bytes: usize,
-    /// `max.connections`: open connections per broker; more are closed at once.
+    /// `max.connections`: open connections per broker. One more takes the place of the oldest that has not authenticated, and
+    /// is closed at once if all have.
     pub max_connections: usize,
+    /// `connections.max.idle.ms`: how long a connection may be without a request.
+    pub connections_max_idle: Duration,
     /// `group.initial.rebalance.delay.ms`: how long the first rebalance of a group waits for more members. Kafka's
     /// default is 3 s; here it is 0, as in the `server.properties` that Kafka brings for development.
     pub group_initial_rebalance_delay: Duration,
@@ -229,6 +245,7 @@ impl Default for ClusterConfig {
             racks: Vec::new(),
             replica_selector: ReplicaSelector::Leader,
             storage: Storage::default(),
+            resize: Resize::default(),
             num_partitions: 1,
             default_replication_factor: 1,
             auto_create_topics: true,
@@ -249,6 +266,7 @@ impl Default for ClusterConfig {
             fetch_max_bytes: 55 << 20,
             socket_request_max_bytes: 100 << 20,
             max_connections: 10_000,
+            connections_max_idle: Duration::from_secs(600),
             group_initial_rebalance_delay: Duration::ZERO,
             group_min_session_timeout: Duration::from_secs(6),
             group_max_session_timeout: Duration::from_secs(1800),
@@ -284,6 +302,16 @@ impl ClusterConfig {
     /// The ids of the brokers, 1 and up.
     pub fn broker_ids(&self) -> impl Iterator<Item = i32> + use<> {
         1..=i32::try_from(self.brokers).unwrap_or(i32::MAX)
+    }
+
+    /// An address the brokers listen on that other machines can reach.
+    pub fn beyond_loopback(&self) -> Option<IpAddr> {
+        let listed: Vec<IpAddr> = match (self.bind, &self.ports) {
+            (Some(bind), _) => vec![bind],
+            (None, Ports::List(list)) => list.iter().map(SocketAddr::ip).collect(),
+            (None, Ports::Ephemeral | Ports::From(_)) => vec![self.host],
+        };
+        listed.into_iter().find(|address| !address.is_loopback())
     }
 
     /// The rack of a broker.
@@ -338,6 +366,7 @@ impl ClusterConfig {
     /// Names the settings that contradict each other.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError::Contradiction(text));
+        self.validate_times()?;
         if self.brokers == 0 || self.brokers > 1000 {
             return fail(format!("a cluster has 1 to 1000 brokers, not {}", self.brokers));
         }
@@ -359,6 +388,7 @@ impl ClusterConfig {
         }
         self.validate_consumer_groups()?;
         self.security.validate()?;
+        self.security.validate_reach(self.beyond_loopback())?;
         let count = self.brokers as usize;
         if !self.racks.is_empty() && self.racks.len() != count {
             return fail(format!("broker.rack has {} racks for {count} brokers", self.racks.len()));

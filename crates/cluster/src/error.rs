@@ -13,9 +13,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A broker cannot listen.
-    #[error(
-        "cannot listen on {addr}: {source}; choose another port or stop the process that uses it"
-    )]
+    #[error("cannot listen on {addr}: {source}; {}", listen_advice(source.kind()))]
     Listen {
         /// Where.
         addr: SocketAddr,
@@ -23,12 +21,24 @@ pub enum ClusterError {
         source: io::Error,
     },
     /// The storage cannot be used.
-    #[error("cannot use {} for data: {source}", path.display())]
+    #[error("cannot use {} for data: {source}{}", path.display(), storage_advice(source.kind()))]
     Storage {
         /// The directory.
         path: PathBuf,
         /// What the disk said.
         source: io::Error,
+    },
+    /// Another cluster uses the directory.
+    #[error(
+        "{} is in use by another cluster{}; stop that one or choose another directory",
+        path.display(),
+        process.map(|id| format!(" (process {id})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The process of that cluster, if it is known.
+        process: Option<u32>,
     },
     /// Certificates or keys cannot be used or made.
     #[error("cannot use certificates of {}: {reason}", path.display())]
@@ -65,5 +75,27 @@ pub enum ClusterError {
 impl From<(ErrorCode, String)> for ClusterError {
     fn from((code, reason): (ErrorCode, String)) -> Self {
         Self::Refused { code, reason }
+    }
+}
+
+/// What to do about an address that cannot be listened on.
+fn listen_advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrNotAvailable => "choose an address of this machine",
+        io::ErrorKind::PermissionDenied => "choose a port above 1023",
+        _ => "choose another port or stop the process that uses it",
+    }
+}
+
+/// What to do about a directory that cannot be used, where the reason does not say so.
+fn storage_advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::PermissionDenied => "; choose a directory that this user may write to",
+        io::ErrorKind::ReadOnlyFilesystem => "; choose a directory on a writable file system",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room on the disk",
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "; choose a directory, not a file"
+        }
+        _ => "",
     }
 }

@@ -266,8 +266,7 @@ impl Call<'_> {
 
     /// Whom quotas are for: who asks, and the client it has. None are for brokers.
     fn limited(&self) -> Option<(&str, &str)> {
-        let client = (self.principal.name(), self.header.client_id.unwrap_or_default());
-        (*self.principal != Principal::Broker).then_some(client)
+        Some((self.principal.user()?, self.header.client_id.unwrap_or_default()))
     }
 
     /// Counts bytes of who asks against its quota; how long it has to be silent.
@@ -321,7 +320,7 @@ impl Call<'_> {
         }
         let leader = LeaderIdAndEpoch { leader_id: image.leader, leader_epoch: image.leader_epoch };
         let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-        Err(NotServed { code, message: None, leader: Some(leader) })
+        Err(NotServed::led_by(code, leader))
     }
 
     /// The replica here of a partition whose topic the request names.

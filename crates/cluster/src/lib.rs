@@ -27,6 +27,7 @@ mod replica;
 mod sasl;
 mod session;
 mod settings;
+mod storage;
 mod topic_config;
 mod transaction;
 
@@ -35,9 +36,9 @@ pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 pub use config::Plant;
 pub use config::{
     Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Password, Ports,
-    ReplicaSelector, Security, SecurityProtocol, Storage, User,
+    ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User,
 };
-pub use controller::Controller;
+pub use controller::{Controller, brokers_of};
 pub use error::ClusterError;
 pub use observer::Observer;
 pub use session::SessionMetrics;

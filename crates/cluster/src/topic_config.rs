@@ -11,6 +11,8 @@ pub(crate) const SOURCE_TOPIC: i8 = 1;
 pub(crate) const SOURCE_STATIC: i8 = 4;
 pub(crate) const SOURCE_DEFAULT: i8 = 5;
 
+const CLEANUP_POLICY: &str = "cleanup.policy";
+
 /// The settings given when the topic was created, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicConfig {
@@ -19,7 +21,7 @@ pub(crate) struct TopicConfig {
 
 /// How a topic's settings are called, what a broker's default is called, and what the value must be.
 const SETTINGS: &[(&str, Option<&str>, Check)] = &[
-    ("cleanup.policy", None, Check::OneOf(&["delete", "compact"])),
+    (CLEANUP_POLICY, None, Check::ListOf(&["compact", "delete"])),
     ("compression.type", None, Check::OneOf(&["producer"])),
     ("flush.messages", None, Check::Range(1, i64::MAX)),
     ("index.interval.bytes", None, Check::Range(0, i32::MAX as i64)),
@@ -37,9 +39,6 @@ const SETTINGS: &[(&str, Option<&str>, Check)] = &[
     ("unclean.leader.election.enable", None, Check::OneOf(&["false"])),
 ];
 
-/// Settings whose value is a list.
-const LISTS: &[&str] = &["cleanup.policy"];
-
 /// What becomes of one setting (KIP-339).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigEdit {
@@ -55,15 +54,29 @@ pub(crate) enum ConfigEdit {
 enum Check {
     Range(i64, i64),
     OneOf(&'static [&'static str]),
+    /// Any number of these, separated by commas.
+    ListOf(&'static [&'static str]),
 }
 
 impl Check {
-    fn holds(&self, value: &str) -> bool {
-        match self {
+    /// Checks the value of the setting `name`.
+    fn check(&self, name: &str, value: &str) -> Result<(), String> {
+        let (wrong, reason) = match self {
             Self::Range(low, high) => {
-                value.parse::<i64>().is_ok_and(|n| (*low..=*high).contains(&n))
+                let holds = value.parse::<i64>().is_ok_and(|n| (*low..=*high).contains(&n));
+                ((!holds).then(|| value.to_owned()), String::new())
             }
-            Self::OneOf(values) => values.contains(&value),
+            Self::OneOf(values) => {
+                ((!values.contains(&value)).then(|| value.to_owned()), String::new())
+            }
+            Self::ListOf(values) => (
+                split(value).find(|item| !values.contains(&item.as_str())),
+                format!(": String must be one of: {}", values.join(", ")),
+            ),
+        };
+        match wrong {
+            Some(wrong) => Err(format!("Invalid value {wrong} for configuration {name}{reason}")),
+            None => Ok(()),
         }
     }
 }
@@ -78,9 +91,7 @@ impl TopicConfig {
             let Some((_, _, check)) = SETTINGS.iter().find(|(known, ..)| known == name) else {
                 return Err(format!("Unknown topic config name: {name}"));
             };
-            if !check.holds(value) {
-                return Err(format!("Invalid value {value} for configuration {name}"));
-            }
+            check.check(name, value)?;
         }
         Ok(Self { given })
     }
@@ -92,7 +103,9 @@ impl TopicConfig {
     pub(crate) fn edited(&self, edits: &[(String, ConfigEdit)]) -> Result<Self, String> {
         let mut given = self.given.clone();
         for (name, edit) in edits {
-            let is_list = LISTS.contains(&name.as_str());
+            let is_list = SETTINGS
+                .iter()
+                .any(|(known, _, check)| known == name && matches!(check, Check::ListOf(_)));
             let list = || -> Vec<String> {
                 split(self.given.get(name).map_or(built_in(name), String::as_str)).collect()
             };
@@ -138,6 +151,17 @@ impl TopicConfig {
         self.given.get(name)?.parse().ok()
     }
 
+    /// Whether `cleanup.policy` contains a policy.
+    fn cleanup(&self, policy: &str) -> bool {
+        let given = self.given.get(CLEANUP_POLICY).map_or(built_in(CLEANUP_POLICY), String::as_str);
+        split(given).any(|item| item == policy)
+    }
+
+    /// Whether old records are deleted, by retention or on request.
+    pub(crate) fn deletes(&self) -> bool {
+        self.cleanup("delete")
+    }
+
     pub(crate) fn min_insync_replicas(&self, cluster: &ClusterConfig) -> usize {
         let default = i64::from(cluster.min_insync_replicas);
         usize::try_from(self.number("min.insync.replicas").unwrap_or(default)).unwrap_or(1)
@@ -151,18 +175,19 @@ impl TopicConfig {
             Some(_) => TimestampType::CreateTime,
             None => cluster.log_message_timestamp_type,
         };
-        // Only a newer record of its key may end a record's life in a compacted topic.
-        let compacted = self.given.get("cleanup.policy").is_some_and(|policy| policy == "compact");
+        // Without `delete` only a newer record of its key may end a record's life.
+        let deletes = self.deletes();
         LogConfig {
             segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
             index_interval_bytes: unsigned("index.interval.bytes")
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(defaults.index_interval_bytes),
-            retention_bytes: unsigned("retention.bytes").filter(|_| !compacted),
+            retention_bytes: unsigned("retention.bytes").filter(|_| deletes),
             retention_ms: self
                 .number("retention.ms")
                 .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms))
-                .filter(|_| !compacted),
+                .filter(|_| deletes),
+            compacted: self.cleanup("compact"),
             max_message_bytes: unsigned("max.message.bytes")
                 .map_or(cluster.message_max_bytes, |n| n as usize),
             timestamp_type,
@@ -193,7 +218,7 @@ impl TopicConfig {
 /// The value of a setting that brokers have no default of their own for.
 fn built_in(name: &str) -> &'static str {
     match name {
-        "cleanup.policy" => "delete",
+        CLEANUP_POLICY => "delete",
         "compression.type" => "producer",
         "index.interval.bytes" => "4096",
         "message.timestamp.after.max.ms" => "3600000",

@@ -6,6 +6,9 @@
 //!
 //! Nothing here knows the Kafka protocol.
 
+// `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod entropy;
 mod real;
 mod socket;

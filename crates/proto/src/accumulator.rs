@@ -22,6 +22,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZeroU8,
     time::{Duration, Instant},
 };
 
@@ -39,7 +40,9 @@ mod tests;
 use crate::plant::{Plant, planted};
 
 use self::numbering::{Gap, Numbering, SpentId};
+
 pub use self::split::{Parts, Share};
+use crate::later::Later;
 
 /// How batches are formed.
 #[derive(Clone, Debug)]
@@ -81,6 +84,33 @@ pub enum Idempotence {
     Transaction(ProducerIdentity),
 }
 
+/// Tells topics apart that have had the same name.
+///
+/// A topic that is deleted and created again has empty logs: its brokers know no producer, whatever the previous
+/// topic's brokers knew. Numbers wrap; 255 topics of one name without a write in between pass for the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation(NonZeroU8);
+
+impl Incarnation {
+    /// The first topic of a name.
+    pub const FIRST: Self = Self(NonZeroU8::MIN);
+
+    /// The next topic of the name.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(1).unwrap_or(NonZeroU8::MIN))
+    }
+}
+
+/// Where a batch is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The leader.
+    pub broker: i32,
+    /// The topic that the request names.
+    pub incarnation: Incarnation,
+}
+
 /// A batch that is complete. `C` is the caller's handle of those who wait for the outcome.
 #[derive(Debug)]
 pub struct Batch<C> {
@@ -100,6 +130,8 @@ pub struct Batch<C> {
     /// A record of it belongs to this partition by its key or by the caller's word.
     bound: bool,
     stamp: Option<ProducerStamp>,
+    /// The topic that the last attempt was sent to.
+    sent_in: Option<Incarnation>,
     /// An attempt ended without an answer.
     outcome_unknown: bool,
 }
@@ -122,6 +154,7 @@ impl<C> Batch<C> {
             order: Order::NEVER_TAKEN,
             bound,
             stamp: None,
+            sent_in: None,
             outcome_unknown: false,
         }
     }
@@ -245,8 +278,8 @@ struct Work<C> {
     again: VecDeque<Batch<C>>,
     /// Orders of the batches without an outcome, ascending.
     in_flight: VecDeque<Order>,
-    /// Broker of the batches in flight.
-    sent_to: i32,
+    /// Where the batches in flight are; stale while there are none.
+    sent_to: Option<Target>,
     /// A batch came back while others were in flight: wait for those, then send again in order.
     regrouping: bool,
     not_before: Option<Instant>,
@@ -276,7 +309,7 @@ impl<C> Work<C> {
             sealed: VecDeque::new(),
             again: VecDeque::new(),
             in_flight: VecDeque::new(),
-            sent_to: -1,
+            sent_to: None,
             regrouping: false,
             not_before: None,
             failures: 0,
@@ -311,9 +344,10 @@ impl<C> Work<C> {
         }
     }
 
-    /// Whether a batch that comes back must fail: it was given up, or it may be in the log behind one that is lost.
+    /// Whether a batch that comes back must fail: it was abandoned, or it may be in the log after one that is lost.
     fn has_no_way_back(&self, batch: &Batch<C>, numbering: Option<Numbering>) -> bool {
         let is_lost = batch.outcome_unknown
+            && batch.order > self.gap_at
             && numbering.is_some_and(|numbering| numbering.gap == Gap::Unknown);
         batch.order < self.given_up || is_lost
     }
@@ -478,22 +512,22 @@ impl<C> PartitionQueue<C> {
         })
     }
 
-    /// The next batch for `broker`, stamped and counted as in flight; or why there is none.
+    /// The next batch for `to`, stamped and counted as in flight; or why there is none.
     pub fn take(
         &mut self,
         policy: &BatchPolicy,
         idempotence: Idempotence,
-        broker: i32,
+        to: Target,
         now: Instant,
     ) -> Take<C> {
-        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence);
+        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence, to.incarnation);
         let Some(work) = self.work.as_mut().filter(|work| !work.is_drained()) else {
             return Take::Empty;
         };
         if idempotence == Idempotence::Pending {
             return Take::AfterIdentity;
         }
-        let alone = work.regrouping || work.sent_to != broker || is_unknown_to_broker;
+        let alone = work.regrouping || work.sent_to != Some(to) || is_unknown_to_broker;
         if !work.in_flight.is_empty() && alone {
             return Take::AfterOutcome;
         }
@@ -524,7 +558,7 @@ impl<C> PartitionQueue<C> {
             return Take::Trial(batch, parts);
         }
         let Some(mut batch) = work.again.pop_front().or_else(|| work.sealed.pop_front()) else {
-            return self.take_open(policy, idempotence, broker, now);
+            return self.take_open(policy, idempotence, to, now);
         };
         self.number(&mut batch, idempotence);
         if batch.order == Order::NEVER_TAKEN {
@@ -533,9 +567,10 @@ impl<C> PartitionQueue<C> {
         }
         batch.attempts += 1;
         batch.first_taken.get_or_insert(now);
+        batch.sent_in = Some(to.incarnation);
         let work = self.work();
         work.in_flight.push_back(batch.order);
-        work.sent_to = broker;
+        work.sent_to = Some(to);
         Take::Batch(batch)
     }
 
@@ -543,7 +578,7 @@ impl<C> PartitionQueue<C> {
         &mut self,
         policy: &BatchPolicy,
         idempotence: Idempotence,
-        broker: i32,
+        to: Target,
         now: Instant,
     ) -> Take<C> {
         let work = self.work();
@@ -553,7 +588,7 @@ impl<C> PartitionQueue<C> {
             Readiness::At(at) if !full && at > now => Take::At(at),
             _ => {
                 work.seal(policy);
-                self.take(policy, idempotence, broker, now)
+                self.take(policy, idempotence, to, now)
             }
         }
     }
@@ -565,8 +600,10 @@ impl<C> PartitionQueue<C> {
         if batch.order < work.given_up {
             return;
         }
-        if let Some(numbering) = &mut self.numbering {
-            numbering.established |= batch.stamp.is_some_and(|stamp| stamp.producer_id >= 0);
+        if let Some(numbering) = &mut self.numbering
+            && batch.producer().is_some_and(|producer| producer.id == numbering.id)
+        {
+            numbering.known_in = batch.sent_in;
         }
         work.failures = 0;
         work.doubtful = false;
@@ -624,8 +661,9 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches
-    /// that must fail with it, because under a new epoch they could be written twice.
+    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. `written_unknown` says that
+    /// it, or a batch after it, may be in the log. Returns the batches that must fail with it, because under a new epoch
+    /// they could be written twice.
     pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);
@@ -643,40 +681,63 @@ impl<C> PartitionQueue<C> {
                 _ => Gap::Unknown,
             };
         }
-        // Behind a batch that is certainly not in the log, nothing of the old epoch can be in the log either:
-        // the broker refuses sequences after a gap.
+        // A broker that knows the producer refuses sequences after a gap: where the lost batch is certainly not in the
+        // log, no later one of its epoch is.
         if !written_unknown {
             return Vec::new();
         }
-        let (lost, kept): (Vec<_>, Vec<_>) =
-            work.again.drain(..).partition(|other| other.outcome_unknown);
+        let gap_at = work.gap_at;
+        let is_lost = |other: &Batch<C>| other.outcome_unknown && other.order > gap_at;
+        let (lost, kept): (Vec<_>, Vec<_>) = work.again.drain(..).partition(is_lost);
         work.again.extend(kept);
         lost
     }
 
-    /// Takes out every batch whose delivery timeout is over and that is not in flight. For each one, call
-    /// [`Self::fail`].
+    /// Takes out every batch past `delivery.timeout.ms` that is not in flight. For each one, call [`Self::fail`].
+    ///
+    /// A batch in flight is with its request, whose owner fails it: [`Self::fail`], as perhaps written.
     pub fn expire(&mut self, policy: &BatchPolicy, now: Instant) -> Vec<Batch<C>> {
         let mut expired = Vec::new();
         let Some(work) = &mut self.work else { return expired };
-        let is_over = |created: Instant| created + policy.delivery_timeout <= now;
+        let is_over = |created: Instant| created.later(policy.delivery_timeout) <= now;
         if work.open.as_ref().is_some_and(|open| is_over(open.created)) {
             work.seal(policy);
         }
         for queue in [&mut work.again, &mut work.sealed] {
-            while queue.front().is_some_and(|batch| is_over(batch.created)) {
-                expired.extend(queue.pop_front());
+            // A batch that moved here may be older than those before it.
+            if !queue.iter().any(|batch| is_over(batch.created)) {
+                continue;
             }
+            let (over, kept): (Vec<_>, Vec<_>) =
+                queue.drain(..).partition(|batch| is_over(batch.created));
+            expired.extend(over);
+            queue.extend(kept);
         }
         expired
     }
 
-    /// When the oldest batch that is not in flight expires.
+    /// When the oldest batch that is not in flight expires. Costs the number of batches.
     pub fn next_expiry(&self, policy: &BatchPolicy) -> Option<Instant> {
         let work = self.work.as_ref()?;
-        let oldest = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
-        let oldest = oldest.or_else(|| work.open.as_ref().map(|open| open.created));
-        oldest.map(|created| created + policy.delivery_timeout)
+        let complete = work.again.iter().chain(&work.sealed).map(|batch| batch.created);
+        let oldest = complete.chain(work.open.as_ref().map(|open| open.created)).min();
+        oldest.map(|created| created.later(policy.delivery_timeout))
+    }
+
+    /// Counts the delivery timeout of the open batch from this time, if it was opened later: the record just appended
+    /// waited elsewhere before.
+    pub fn backdate(&mut self, created: Instant) {
+        if let Some(open) = self.work.as_mut().and_then(|work| work.open.as_mut()) {
+            open.created = open.created.min(created);
+        }
+    }
+
+    /// Whether the batch that [`Self::take`] would return is overdue.
+    pub fn is_next_overdue(&self, policy: &BatchPolicy, now: Instant) -> bool {
+        let Some(work) = &self.work else { return false };
+        let next = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
+        let next = next.or_else(|| work.open.as_ref().map(|open| open.created));
+        next.is_some_and(|created| created.later(policy.delivery_timeout) <= now)
     }
 
     /// Whether the broker has everything before this batch: each batch of a lower order was written. It does not if one
@@ -774,5 +835,9 @@ impl<C> PartitionQueue<C> {
 }
 
 fn due(created: Instant, policy: &BatchPolicy) -> Readiness {
-    if policy.linger.is_zero() { Readiness::Now } else { Readiness::At(created + policy.linger) }
+    if policy.linger.is_zero() {
+        Readiness::Now
+    } else {
+        Readiness::At(created.later(policy.linger))
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::later::FAR;
+
 /// How long to wait before the n-th attempt: `initial * 2^n`, at most `max`, give or take 20%.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
@@ -34,7 +36,7 @@ impl Backoff {
             return Duration::ZERO;
         }
         let doubled = self.initial.saturating_mul(1u32 << (failures - 1).min(20));
-        doubled.min(self.max.max(self.initial)).mul_f64(0.8 + 0.4 * unit.clamp(0.0, 1.0))
+        doubled.min(self.max.max(self.initial)).min(FAR).mul_f64(0.8 + 0.4 * unit.clamp(0.0, 1.0))
     }
 }
 

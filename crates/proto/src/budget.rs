@@ -5,7 +5,7 @@
 //! up with half of the memory, two with a third each, and the rest always finds room. Whoever is refused because of
 //! its own broker waits without being in anybody's way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// The budget. `W` is the caller's handle of one who waits.
 #[derive(Debug)]
@@ -23,19 +23,26 @@ pub struct Budget<W> {
 #[derive(Debug)]
 struct Account<W> {
     held: usize,
-    waiting: VecDeque<Waiting<W>>,
+    /// In the order of the tickets.
+    waiting: BTreeMap<u64, Waiting<W>>,
 }
 
 #[derive(Debug)]
 struct Waiting<W> {
-    ticket: u64,
     need: usize,
     who: W,
 }
 
+/// A place in the queue of one broker; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    broker: i32,
+    number: u64,
+}
+
 impl<W> Default for Account<W> {
     fn default() -> Self {
-        Self { held: 0, waiting: VecDeque::new() }
+        Self { held: 0, waiting: BTreeMap::new() }
     }
 }
 
@@ -99,15 +106,16 @@ impl<W> Budget<W> {
         true
     }
 
-    /// Queues up; [`Self::grant`] tells when the turn has come.
-    pub fn wait(&mut self, broker: i32, need: usize, who: W) {
-        let ticket = self.next_ticket;
+    /// Queues up; [`Self::grant`] returns it when its turn has come. A waiter that stops waiting calls [`Self::leave`].
+    pub fn wait(&mut self, broker: i32, need: usize, who: W) -> Ticket {
+        let number = self.next_ticket;
         self.next_ticket += 1;
         self.open(broker);
         if let Some(account) = self.accounts.get_mut(&broker) {
-            account.waiting.push_back(Waiting { ticket, need, who });
+            account.waiting.insert(number, Waiting { need, who });
             self.waiting += 1;
         }
+        Ticket { broker, number }
     }
 
     /// Gives bytes back.
@@ -132,25 +140,26 @@ impl<W> Budget<W> {
         if need > self.free {
             return None;
         }
-        let waiting = self.accounts.get_mut(&broker)?.waiting.pop_front()?;
+        let (_, waiting) = self.accounts.get_mut(&broker)?.waiting.pop_first()?;
         self.waiting -= 1;
         self.take(broker, need);
         Some(Granted { broker, bytes: need, who: waiting.who })
     }
 
-    /// Forgets those who no longer wait.
-    pub fn forget(&mut self, gone: impl Fn(&W) -> bool) {
-        for account in self.accounts.values_mut() {
-            account.waiting.retain(|waiting| !gone(&waiting.who));
+    /// Leaves the queue. No effect if its turn has come. Costs the logarithm of those who wait.
+    pub fn leave(&mut self, ticket: Ticket) {
+        let Some(account) = self.accounts.get_mut(&ticket.broker) else { return };
+        if account.waiting.remove(&ticket.number).is_some() {
+            self.waiting -= 1;
         }
-        self.waiting = self.accounts.values().map(|account| account.waiting.len()).sum();
     }
 
     /// Lets go of everybody who waits (close).
     pub fn dismiss(&mut self) -> Vec<W> {
         self.waiting = 0;
-        let waiting = self.accounts.values_mut().flat_map(|account| account.waiting.drain(..));
-        waiting.map(|waiting| waiting.who).collect()
+        let accounts = self.accounts.values_mut();
+        let waiting = accounts.flat_map(|account| std::mem::take(&mut account.waiting));
+        waiting.map(|(_, waiting)| waiting.who).collect()
     }
 
     fn take(&mut self, broker: i32, bytes: usize) {
@@ -171,7 +180,7 @@ impl<W> Budget<W> {
             return None;
         }
         let heads = self.accounts.iter().filter_map(|(broker, account)| {
-            account.waiting.front().map(|head| (head.ticket, *broker, head.need))
+            account.waiting.first_key_value().map(|(number, head)| (*number, *broker, head.need))
         });
         let in_line = heads.filter(|&(_, broker, need)| !self.is_beyond_share(broker, need));
         in_line.min().map(|(_, broker, need)| (broker, need))

@@ -49,6 +49,20 @@ impl<T> InFlight<T> {
         self.waiting.push_back(Waiting { correlation_id, deadline, request });
     }
 
+    /// Takes back the newest request; no byte of it was written. The next request gets its correlation id.
+    pub fn withdraw(&mut self) -> Option<T> {
+        let Waiting { correlation_id, request, .. } = self.waiting.pop_back()?;
+        self.next_correlation_id = correlation_id;
+        Some(request)
+    }
+
+    /// Moves the newest request's deadline, because all of its bytes are written only now.
+    pub fn written(&mut self, deadline: Instant) {
+        if let Some(newest) = self.waiting.back_mut() {
+            newest.deadline = deadline;
+        }
+    }
+
     /// Uses up a correlation id for a request that has no answer (acks=0).
     pub fn skip(&mut self) {
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
@@ -79,6 +93,11 @@ impl<T> InFlight<T> {
     /// The oldest request without an answer.
     pub fn oldest(&self) -> Option<&T> {
         self.waiting.front().map(|w| &w.request)
+    }
+
+    /// The newest request without an answer.
+    pub fn newest(&self) -> Option<&T> {
+        self.waiting.back().map(|w| &w.request)
     }
 
     /// The requests without an answer, oldest first.
@@ -122,6 +141,30 @@ mod tests {
         assert_eq!(fifo.answered(0), Ok("a"));
         assert_eq!(fifo.answered(1), Ok("b"));
         assert_eq!(fifo.answered(2), Err(OutOfStep { got: 2, expected: None }));
+    }
+
+    #[test]
+    fn a_withdrawn_request_leaves_no_gap_in_the_correlation_ids() {
+        let now = Instant::now();
+        let mut fifo = InFlight::default();
+        fifo.sent("a", now);
+        fifo.sent("b", now);
+        assert_eq!(fifo.withdraw(), Some("b"));
+        assert_eq!(fifo.next_correlation_id(), 1);
+        fifo.sent("b without its overdue batch", now);
+        assert_eq!(fifo.answered(0), Ok("a"));
+        assert_eq!(fifo.answered(1), Ok("b without its overdue batch"));
+        assert_eq!(fifo.withdraw(), None);
+    }
+
+    #[test]
+    fn a_request_written_late_is_given_its_whole_time() {
+        let now = Instant::now();
+        let second = std::time::Duration::from_secs(1);
+        let mut fifo = InFlight::default();
+        fifo.sent("a", now + second);
+        fifo.written(now + 5 * second);
+        assert_eq!(fifo.next_deadline(), Some(now + 5 * second));
     }
 
     #[test]

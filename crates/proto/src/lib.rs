@@ -15,12 +15,16 @@
 //! | [`budget`] | who may take how much of `buffer.memory`, and who is next |
 //! | [`pipelining`] | how many small requests to have under way on a connection |
 //! | [`backoff`] | how long to wait before trying again |
+//! | [`later`] | deadlines that cannot overflow |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
 //! | [`suspicion`] | from when on a silent broker counts as being in trouble |
 //! | [`sasl`] | what a client says to prove who it is, and whether the broker is who it should be |
 //! | [`assignor`] | which member of a consumer group reads which partitions |
 //! | [`position`] | where a consumer stands, and which answers are too old to count |
 //! | [`transaction`] | what a transactional producer asks its coordinators, and what their answers mean |
+
+// `Instant + Duration` panics for durations that a caller may pass; see `later`.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod accumulator;
 pub mod assignor;
@@ -29,6 +33,7 @@ pub mod budget;
 pub mod classify;
 pub mod fetch_session;
 pub mod inflight;
+pub mod later;
 pub mod load;
 pub mod membership;
 pub mod metadata;

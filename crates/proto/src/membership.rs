@@ -40,6 +40,7 @@ use curtail_wire::{
 use crate::{
     assignor::{self, Assignments, Assignor, Key, Member, Rebalance, Topics},
     backoff::Backoff,
+    later::Later,
     metadata::Node,
 };
 
@@ -582,7 +583,7 @@ impl<E: Clone> Membership<E> {
                     }
                 }
                 let until = match letting {
-                    Letting::Revoked => now + self.settings.max_poll_interval,
+                    Letting::Revoked => now.later(self.settings.max_poll_interval),
                     Letting::Lost => now,
                 };
                 self.phase = Phase::Flushing { until };
@@ -628,7 +629,7 @@ impl<E: Clone> Membership<E> {
         };
         self.phase = match yields.is_empty() {
             // Commits of what was given up in the last handover may be under way.
-            true => Phase::Flushing { until: now + self.settings.max_poll_interval },
+            true => Phase::Flushing { until: now.later(self.settings.max_poll_interval) },
             false => Phase::Yielding(Letting::Revoked, yields),
         };
     }
@@ -694,7 +695,7 @@ impl<E: Clone> Membership<E> {
 
     fn failed_once(&mut self, now: Instant, unit: f64) {
         self.failures += 1;
-        self.not_before = Some(now + self.settings.backoff.after(self.failures, unit));
+        self.not_before = Some(now.later(self.settings.backoff.after(self.failures, unit)));
     }
 
     /// What to do now.
@@ -745,7 +746,7 @@ impl<E: Clone> Membership<E> {
     /// Stays in the group: beats, as long as the application polls.
     fn stay(&mut self, now: Instant) -> Step {
         let Some(identity) = self.identity() else { return Step::Idle };
-        let poll_by = self.polled + self.settings.max_poll_interval;
+        let poll_by = self.polled.later(self.settings.max_poll_interval);
         if now >= poll_by {
             return self.neglected(now);
         }

@@ -1,8 +1,11 @@
 //! Who leads what: an immutable snapshot of the cluster.
 //!
 //! Readers hold a snapshot and never wait. A new snapshot shares every unchanged topic with the old one, so an
-//! update costs the size of the change (KAFKA-16259). The leader epoch of a partition never goes back while its
-//! topic id stays the same: neither a stale Metadata answer nor a late hint can undo newer knowledge (KIP-951).
+//! update costs the size of the change (KAFKA-16259).
+//!
+//! While a topic id stays the same, no partition of it goes away and no leader epoch goes back: neither a stale
+//! Metadata response nor a late hint can undo newer knowledge (KIP-951). Kafka cannot remove partitions, so a response
+//! with fewer of them comes from a broker that lags behind the controller.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,6 +86,9 @@ pub struct Topic {
 pub struct Snapshot {
     nodes: Arc<BTreeMap<i32, Node>>,
     topics: OrdMap<Arc<str>, Arc<Topic>>,
+    /// Topics with an id that the last response about them did not know. A lagging broker may have given it, so the
+    /// partitions and epochs of that id stay known until [`Self::without`].
+    missing: OrdMap<Arc<str>, Arc<Topic>>,
     controller_id: i32,
     cluster_id: Option<Arc<str>>,
 }
@@ -186,7 +192,7 @@ impl Snapshot {
             None => {
                 let gone = next.topics.keys().filter(|name| !answered.contains(&***name));
                 let gone: Vec<Arc<str>> = gone.cloned().collect();
-                next.remove(&gone);
+                gone.iter().for_each(|name| next.set_aside(name));
                 changes.topics.extend(gone);
             }
         }
@@ -202,13 +208,18 @@ impl Snapshot {
     #[must_use]
     pub fn without(&self, topics: &[Arc<str>]) -> Self {
         let mut next = self.clone();
-        next.remove(topics);
+        for name in topics {
+            next.topics.remove(name);
+            next.missing.remove(name);
+        }
         next
     }
 
-    fn remove(&mut self, topics: &[Arc<str>]) {
-        for name in topics {
-            self.topics.remove(name);
+    /// Removes a topic that a response does not know. Without an id nothing tells whether a later topic of that name is
+    /// the same one.
+    fn set_aside(&mut self, name: &Arc<str>) {
+        if let Some(topic) = self.topics.remove(name).filter(|topic| topic.id != Uuid::ZERO) {
+            self.missing.insert(name.clone(), topic);
         }
     }
 
@@ -240,6 +251,7 @@ impl Snapshot {
             changes.cluster = true;
             changes.topics.extend(self.topics.keys().cloned());
             self.topics = OrdMap::new();
+            self.missing = OrdMap::new();
         }
         self.cluster_id = Some(id.into());
     }
@@ -260,19 +272,28 @@ impl Snapshot {
             let name = known.as_ref().map_or_else(|| name.into(), |t| t.name.clone());
             // The topic is gone only if the broker says so; any other error leaves what was known.
             if answered.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && known.is_some() {
-                self.topics.remove(&name);
+                self.set_aside(&name);
                 changes.topics.push(name.clone());
             }
             changes.errors.push((name, answered.error));
             return;
         }
         let name = known.as_ref().map_or_else(|| name.into(), |t| t.name.clone());
-        let leaders = merged_leaders(answered, known.as_deref());
+        let before = known.clone().or_else(|| {
+            self.missing.remove(&name).filter(|missing| missing.id == answered.topic_id)
+        });
+        let before = before.filter(|before| may_be_same(before.id, answered.topic_id));
+        // An older broker leaves the id out.
+        let id = match answered.topic_id {
+            Uuid::ZERO => before.as_ref().map_or(Uuid::ZERO, |before| before.id),
+            id => id,
+        };
+        let leaders = merged_leaders(answered, id, before.as_deref());
         if leaders.iter().any(|l| l.id < 0) {
             changes.leaderless.push(name.clone());
         }
         let in_sync = InSync::of(answered);
-        let topic = Topic { name: name.clone(), id: answered.topic_id, leaders, in_sync };
+        let topic = Topic { name: name.clone(), id, leaders, in_sync };
         if known.as_deref() == Some(&topic) {
             return;
         }
@@ -308,12 +329,19 @@ impl Snapshot {
     }
 }
 
-/// The answered leaders, except where the known one has a newer epoch of the same topic. A partition without an epoch
-/// in the answer, or left out of it, is no newer than one whose epoch is known: brokers that once told epochs do not
+/// Whether two responses may describe the same topic. Metadata before version 10 has no ids.
+fn may_be_same(a: Uuid, b: Uuid) -> bool {
+    a == b || a == Uuid::ZERO || b == Uuid::ZERO
+}
+
+/// The answered leaders, except where the known one of the same topic has a newer epoch. A partition without an epoch
+/// in the response, or left out of it, is no newer than one whose epoch is known: brokers that once told epochs do not
 /// stop telling them.
-fn merged_leaders(answered: &MetadataTopic, known: Option<&Topic>) -> Box<[Leader]> {
-    let known = known.filter(|t| t.id == answered.topic_id || t.id == Uuid::ZERO);
-    let mut leaders = vec![Leader::NONE; answered.partitions.len()].into_boxed_slice();
+fn merged_leaders(answered: &MetadataTopic, id: Uuid, known: Option<&Topic>) -> Box<[Leader]> {
+    // Without an id a smaller topic may be another one of that name, as Java assumes.
+    let least = known.filter(|known| known.id == id && id != Uuid::ZERO);
+    let count = answered.partitions.len().max(least.map_or(0, |known| known.leaders.len()));
+    let mut leaders = vec![Leader::NONE; count].into_boxed_slice();
     for partition in &answered.partitions {
         // Partition indices are dense in Kafka; one beyond the count can only be garbage.
         let Some(slot) =
@@ -323,11 +351,9 @@ fn merged_leaders(answered: &MetadataTopic, known: Option<&Topic>) -> Box<[Leade
         };
         *slot = Leader { id: partition.leader_id, epoch: partition.leader_epoch };
     }
-    if let Some(known) = known {
-        for (slot, old) in leaders.iter_mut().zip(&known.leaders) {
-            if old.epoch > slot.epoch {
-                *slot = *old;
-            }
+    for (slot, old) in leaders.iter_mut().zip(known.iter().flat_map(|known| &known.leaders)) {
+        if old.epoch > slot.epoch {
+            *slot = *old;
         }
     }
     leaders

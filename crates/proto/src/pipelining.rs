@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::later::Later;
+
 /// Every so many requests one more is let through, so that the service time stays known.
 const PROBE_EVERY: u32 = 64;
 
@@ -36,7 +38,10 @@ impl Pipelining {
     pub fn answered(&mut self, sent: Instant, ahead: usize, now: Instant) {
         match (ahead, self.last_answer) {
             (0, _) => smooth(&mut self.round_trip, now.saturating_duration_since(sent)),
-            (_, Some(last)) if last > sent => self.followed(last - sent, now - last),
+            (_, Some(last)) if last > sent => {
+                let lead = last.saturating_duration_since(sent);
+                self.followed(lead, now.saturating_duration_since(last));
+            }
             _ => {}
         }
         self.last_answer = Some(now);
@@ -70,8 +75,8 @@ impl Pipelining {
         self.since_probe = if self.is_in_turn(in_flight, now) { self.since_probe + 1 } else { 0 };
         let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else { return };
         let ahead = service.saturating_mul(u32::try_from(in_flight).unwrap_or(u32::MAX));
-        let begins = self.idle.as_ref().map_or(now, |idle| idle.start.clamp(now, now + ahead));
-        self.idle = Some(begins + service + service / CAUTION..begins + round_trip);
+        let begins = self.idle.as_ref().map_or(now, |idle| idle.start.clamp(now, now.later(ahead)));
+        self.idle = Some(begins.later(service).later(service / CAUTION)..begins.later(round_trip));
     }
 
     fn is_in_turn(&self, in_flight: usize, now: Instant) -> bool {
@@ -92,7 +97,7 @@ impl Pipelining {
 
 /// An average in which the last eight or so samples count.
 fn smooth(average: &mut Option<Duration>, sample: Duration) {
-    *average = Some(average.map_or(sample, |old| (old * 7 + sample) / 8));
+    *average = Some(average.map_or(sample, |old| old.saturating_mul(7).saturating_add(sample) / 8));
 }
 
 #[cfg(test)]

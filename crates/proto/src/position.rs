@@ -1,14 +1,23 @@
-//! Where a consumer stands in a partition.
+//! A consumer's position in one partition.
 //!
-//! Two offsets move on: the one that the application has consumed up to, and ahead of it the one fetched up to.
-//! Every jump (a seek, a reset, damage) gives the position a new version, and whatever was asked for an older
-//! version is discarded when its answer comes. Versions are unique over all partitions and assignments of a
-//! consumer, so that an answer for an earlier assignment of the same partition is old, too.
+//! Two offsets advance: the application has consumed up to the first, and the lane has fetched up to the second.
+//! Every jump (a seek, a reset, damage) gives the position a new version. A response to a request for an older
+//! version is discarded. Versions are unique over all partitions and assignments of a consumer, so a response for
+//! an earlier assignment of the same partition is old as well.
 //!
-//! Jumps: [`Position::seek`], [`Position::reset`], [`Position::rewind`], [`Position::on_recreated`]. Looking up a reset:
-//! [`Position::lookup`], [`Position::on_lookup`]. Fetching: [`Position::fetch_from`], then one of
-//! [`Position::on_fetched`], [`Position::on_out_of_range`], [`Position::on_diverging`]. Handing out:
-//! [`Position::on_consumed`].
+//! A position with a leader epoch must be validated by each new leader epoch before it is fetched from (KIP-320):
+//! an unclean election may have replaced the records before it.
+//!
+//! Jumps: [`Position::seek`], [`Position::seek_to`], [`Position::reset`], [`Position::rewind`],
+//! [`Position::on_recreated`]. Reset look-ups: [`Position::lookup`], [`Position::on_lookup`]. Validation:
+//! [`Position::on_leader`], [`Position::validation`], then one of [`Position::on_validated`],
+//! [`Position::on_unsupported`]. Fetching: [`Position::fetch_from`], then one of [`Position::on_fetched`],
+//! [`Position::on_out_of_range`], [`Position::on_diverging`]. Delivery: [`Position::on_consumed`].
+//!
+//! # Invariants
+//! - While a validation is due, [`Position::fetch_from`] is `None` and no fetch response counts.
+//! - A jump or a newer leader epoch discards the validation in flight.
+//! - No request names a leader epoch below the epoch of the position.
 
 use curtail_wire::{ErrorCode, fetch::EpochEndOffset};
 
@@ -69,38 +78,105 @@ impl Policy {
     }
 }
 
-/// What to ask a fetch for.
+/// An offset and the leader epoch of the record before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Offset of the next record.
+    pub offset: i64,
+    /// Leader epoch of the record before it, -1 if unknown.
+    pub epoch: i32,
+}
+
+impl Spot {
+    /// An offset without a leader epoch.
+    pub fn without_epoch(offset: i64) -> Self {
+        Self { offset, epoch: -1 }
+    }
+}
+
+/// Parameters of the next fetch, returned with the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchFrom {
-    /// Version of the position; hand it back with the answer.
+    /// Version of the position.
     pub version: Version,
     /// First offset wanted.
     pub offset: i64,
-    /// Epoch of the last record fetched, -1 after a jump.
+    /// Epoch of the last record fetched, -1 if unknown.
     pub last_fetched_epoch: i32,
+    /// Leader epoch known, -1 if unknown.
+    pub leader_epoch: i32,
 }
 
-/// What became of an answer that the position's offset does not fit.
+/// Parameters of a validation, returned with the leader's response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validation {
+    version: Version,
+    /// The leader must have the record before this offset, written in this epoch.
+    pub spot: Spot,
+    /// Leader epoch to name in the request.
+    pub leader_epoch: i32,
+}
+
+/// Records before a position that the log has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// The position.
+    pub at: Spot,
+    /// First offset known to differ, with the epoch before it; `None` if the leader knows none.
+    pub diverges: Option<Spot>,
+}
+
+/// Effect of a response that the position's offset does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The answer is for an older version or another offset: nothing changed.
+    /// The response is for an older version, offset or leader epoch: nothing changed.
     Stale,
-    /// What was fetched before is good and not consumed yet; ask again after a pause.
+    /// Records fetched before are good and not consumed yet; ask again after a backoff.
     NotYet,
-    /// The position moved, to an offset or to be looked up.
+    /// The position moved, to an offset or to a look-up.
     Moved,
-    /// The policy leaves it to the application; the position holds still at this offset until a seek.
+    /// Out of range, and the policy leaves it to the application.
     Unresolved(i64),
+    /// The log was truncated, and the policy leaves it to the application.
+    Truncated(Truncation),
+}
+
+/// Whether the leader has confirmed the record before the offset fetched next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Passed,
+    Due,
+}
+
+impl Check {
+    /// `leader_epoch` is `None` while no leader is known, and negative if the brokers keep no epochs.
+    fn of(spot: Spot, leader_epoch: Option<i32>) -> Self {
+        match leader_epoch {
+            Some(..0) => Self::Passed,
+            _ if spot.epoch < 0 => Self::Passed,
+            _ => Self::Due,
+        }
+    }
+}
+
+/// Why a position needs the application's decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Out of range, or in a topic that was created again.
+    NoSuchOffset,
+    Truncated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The offset is to be looked up.
+    /// No offset until the application or the group names one.
+    Awaited,
+    /// The offset must be looked up.
     Lookup(Reset),
     /// Fetching at `fetch`, which is never before `consumed`.
-    At { consumed: i64, fetch: i64, last_fetched_epoch: i32 },
-    /// At an offset the log does not have, until the application decides.
-    Stuck { offset: i64 },
+    At { consumed: Spot, fetch: Spot, check: Check },
+    /// At an offset that the log does not have, until the application decides.
+    Stuck { at: Spot, cause: Cause },
 }
 
 /// A position in one partition.
@@ -108,17 +184,18 @@ enum State {
 pub struct Position {
     version: Version,
     state: State,
+    /// `None` while no leader is known; -1 if the brokers keep no epochs.
+    leader_epoch: Option<i32>,
 }
 
 impl Position {
-    /// A position to be looked up by the policy; without one it waits for a seek, as if it stood at an offset
-    /// that does not exist.
+    /// A position that the policy looks up. Without a policy it waits for a seek.
     pub fn by_policy(policy: Policy, versions: &mut Versions) -> Self {
-        let state = policy.reset().map_or(State::Stuck { offset: -1 }, State::Lookup);
-        Self { version: versions.next_version(), state }
+        let state = policy.reset().map_or(State::Awaited, State::Lookup);
+        Self { version: versions.next_version(), state, leader_epoch: None }
     }
 
-    /// A position that somebody else will name, with [`Self::seek`] or [`Self::reset`].
+    /// A position without an offset, until [`Self::seek_to`] or [`Self::begin`].
     pub fn awaited(versions: &mut Versions) -> Self {
         Self::by_policy(Policy::None, versions)
     }
@@ -128,36 +205,54 @@ impl Position {
         self.version
     }
 
-    /// Jumps to an offset.
-    pub fn seek(&mut self, offset: i64, versions: &mut Versions) {
-        if !planted(Plant::FetchAfterSeek) {
-            self.version = versions.next_version();
-        }
-        self.state = State::At { consumed: offset, fetch: offset, last_fetched_epoch: -1 };
+    /// Starts over where the policy says.
+    pub fn begin(&mut self, policy: Policy, versions: &mut Versions) {
+        *self = Self { leader_epoch: self.leader_epoch, ..Self::by_policy(policy, versions) };
     }
 
-    /// Jumps to an offset that is to be looked up.
+    /// Jumps to an offset.
+    pub fn seek(&mut self, offset: i64, versions: &mut Versions) {
+        self.seek_to(Spot::without_epoch(offset), versions);
+    }
+
+    /// Jumps to an offset, which the leader validates if its epoch is known.
+    pub fn seek_to(&mut self, spot: Spot, versions: &mut Versions) {
+        self.start(spot, Check::of(spot, self.leader_epoch), versions);
+    }
+
+    /// Jumps to an offset that must be looked up.
     pub fn reset(&mut self, to: Reset, versions: &mut Versions) {
         self.version = versions.next_version();
         self.state = State::Lookup(to);
     }
 
-    /// Gives up what has been fetched and not consumed, and fetches it again.
+    /// Discards records fetched and not consumed, and fetches them again. A truncated position is validated again, so
+    /// that it is reported again.
     pub fn rewind(&mut self, versions: &mut Versions) {
-        if let State::At { consumed, .. } = self.state {
-            self.seek(consumed, versions);
+        match self.state {
+            State::At { consumed, check, .. } => self.start(consumed, check, versions),
+            State::Stuck { at, cause: Cause::Truncated } => self.seek_to(at, versions),
+            State::Awaited | State::Lookup(_) | State::Stuck { .. } => {}
         }
     }
 
-    /// What is to be looked up.
+    fn start(&mut self, spot: Spot, check: Check, versions: &mut Versions) {
+        if !planted(Plant::FetchAfterSeek) {
+            self.version = versions.next_version();
+        }
+        self.state = State::At { consumed: spot, fetch: spot, check };
+    }
+
+    /// The pending look-up.
     pub fn lookup(&self) -> Option<(Version, Reset)> {
         match self.state {
             State::Lookup(to) => Some((self.version, to)),
-            State::At { .. } | State::Stuck { .. } => None,
+            State::Awaited | State::At { .. } | State::Stuck { .. } => None,
         }
     }
 
-    /// Takes the looked-up offset in; -1 says that there is no record of the time asked for. Whether it counted.
+    /// Applies the looked-up offset; -1 means that there is no record of the time asked for. Returns whether it
+    /// counted.
     pub fn on_lookup(&mut self, version: Version, offset: i64) -> bool {
         let State::Lookup(to) = self.state else { return false };
         if version != self.version {
@@ -165,7 +260,8 @@ impl Position {
         }
         self.state = match to {
             _ if offset >= 0 => {
-                State::At { consumed: offset, fetch: offset, last_fetched_epoch: -1 }
+                let spot = Spot::without_epoch(offset);
+                State::At { consumed: spot, fetch: spot, check: Check::Passed }
             }
             Reset::Timestamp(_) => State::Lookup(Reset::Latest),
             Reset::Earliest | Reset::Latest => return false,
@@ -173,119 +269,249 @@ impl Position {
         true
     }
 
-    /// What to fetch next.
+    /// A leader of this epoch is known; -1 if the brokers keep no epochs. A new epoch makes a validation due.
+    pub fn on_leader(&mut self, epoch: i32) {
+        if self.leader_epoch == Some(epoch) {
+            return;
+        }
+        self.leader_epoch = Some(epoch);
+        if let State::At { fetch, check, .. } = &mut self.state {
+            *check = Check::of(*fetch, self.leader_epoch);
+        }
+    }
+
+    /// Leader epoch last known, `None` before the first leader.
+    pub fn leader_epoch(&self) -> Option<i32> {
+        self.leader_epoch
+    }
+
+    /// The epoch to name in requests. A record read in a later epoch than the metadata's proves that epoch: an older
+    /// leader must refuse the request.
+    fn epoch_to_name(&self, spot: Spot) -> i32 {
+        match self.leader_epoch {
+            Some(known @ 0..) => known.max(spot.epoch),
+            _ => -1,
+        }
+    }
+
+    /// The validation to ask the leader for.
+    pub fn validation(&self) -> Option<Validation> {
+        match self.state {
+            State::At { fetch, check: Check::Due, .. } if self.leader_epoch.is_some() => {
+                let leader_epoch = self.epoch_to_name(fetch);
+                Some(Validation { version: self.version, spot: fetch, leader_epoch })
+            }
+            _ => None,
+        }
+    }
+
+    /// Applies the leader's response: the largest epoch up to the one asked for, and its end. `Ok` resumes fetching.
+    ///
+    /// # Errors
+    /// The position's next state, if the leader lacks the record before it.
+    pub fn on_validated(
+        &mut self,
+        asked: Validation,
+        end: EpochEndOffset,
+        policy: Policy,
+        versions: &mut Versions,
+    ) -> Result<(), Misfit> {
+        if self.validation() != Some(asked) {
+            return Err(Misfit::Stale);
+        }
+        if end.epoch >= 0 && end.end_offset >= asked.spot.offset {
+            self.pass();
+            return Ok(());
+        }
+        Err(self.diverged(end, policy, versions))
+    }
+
+    /// The leader cannot validate positions: fetching resumes without. Returns whether it counted.
+    pub fn on_unsupported(&mut self, asked: Validation) -> bool {
+        let counts = self.validation() == Some(asked);
+        if counts {
+            self.pass();
+        }
+        counts
+    }
+
+    fn pass(&mut self) {
+        if let State::At { check, .. } = &mut self.state {
+            *check = Check::Passed;
+        }
+    }
+
+    /// Parameters of the next fetch.
     pub fn fetch_from(&self) -> Option<FetchFrom> {
         match self.state {
-            State::At { fetch, last_fetched_epoch, .. } => {
-                Some(FetchFrom { version: self.version, offset: fetch, last_fetched_epoch })
-            }
-            State::Lookup(_) | State::Stuck { .. } => None,
+            State::At { fetch, check: Check::Passed, .. } => Some(FetchFrom {
+                version: self.version,
+                offset: fetch.offset,
+                last_fetched_epoch: fetch.epoch,
+                leader_epoch: self.epoch_to_name(fetch),
+            }),
+            _ => None,
         }
     }
 
-    /// The offset of the next record for the application, once known.
-    pub fn consumed(&self) -> Option<i64> {
+    /// The next record for the application, once its offset is known.
+    pub fn consumed(&self) -> Option<Spot> {
         match self.state {
-            State::At { consumed, .. } => Some(consumed),
-            State::Stuck { offset } if offset >= 0 => Some(offset),
-            State::Stuck { .. } | State::Lookup(_) => None,
+            State::At { consumed: at, .. } | State::Stuck { at, .. } => Some(at),
+            State::Awaited | State::Lookup(_) => None,
         }
     }
 
-    /// Takes the records `asked..next` in, the last of leader epoch `epoch`. `false` says that they answer an older
-    /// question and must be discarded.
-    pub fn on_fetched(&mut self, version: Version, asked: i64, next: i64, epoch: i32) -> bool {
-        if version != self.version {
+    /// As [`Self::consumed`], but not while a validation may still move it.
+    pub fn confirmed(&self) -> Option<Spot> {
+        match self.state {
+            State::At { consumed, fetch, check: Check::Due } if consumed.offset == fetch.offset => {
+                None
+            }
+            _ => self.consumed(),
+        }
+    }
+
+    /// Applies the fetched records up to `next.offset`, the last one of leader epoch `next.epoch`. `false`: they answer
+    /// an older request, or none came, and they must be discarded.
+    pub fn on_fetched(&mut self, asked: FetchFrom, next: Spot) -> bool {
+        if !self.is_current(asked) || next.offset <= asked.offset {
             return false;
         }
-        let State::At { fetch, last_fetched_epoch, .. } = &mut self.state else { return false };
-        if (*fetch != asked || next <= asked) && !planted(Plant::FetchAfterSeek) {
-            return false;
+        if let State::At { fetch, .. } = &mut self.state {
+            *fetch = next;
         }
-        *fetch = next;
-        *last_fetched_epoch = epoch;
         true
     }
 
-    /// The application has been given everything before `next`. Whether it counted.
-    pub fn on_consumed(&mut self, version: Version, next: i64) -> bool {
+    /// The application has received everything before `next.offset`, the last record of epoch `next.epoch`. Returns
+    /// whether it counted.
+    pub fn on_consumed(&mut self, version: Version, next: Spot) -> bool {
         if version != self.version {
             return false;
         }
         let State::At { consumed, fetch, .. } = &mut self.state else { return false };
-        if next < *consumed || next > *fetch {
+        if next.offset < consumed.offset || next.offset > fetch.offset {
             return false;
         }
-        *consumed = next;
+        if next.offset > consumed.offset {
+            *consumed = next;
+        }
         true
     }
 
-    /// The broker says that its log does not have the offset asked for.
+    /// Whether a response to this fetch counts.
+    pub fn is_current(&self, asked: FetchFrom) -> bool {
+        self.fetching(asked).is_some()
+    }
+
+    /// Consumed and fetched offsets, if a response to this request counts. A follower was not asked for the epoch.
+    fn fetching(&self, asked: FetchFrom) -> Option<(Spot, Spot)> {
+        let FetchFrom { version, offset, leader_epoch, .. } = asked;
+        match self.state {
+            State::At { consumed, fetch, check: Check::Passed }
+                if (version, offset) == (self.version, fetch.offset)
+                    && leader_epoch == self.epoch_to_name(fetch) =>
+            {
+                Some((consumed, fetch))
+            }
+            _ => None,
+        }
+    }
+
+    /// The broker's log does not have the offset asked for.
     pub fn on_out_of_range(
         &mut self,
-        version: Version,
-        asked: i64,
+        asked: FetchFrom,
         policy: Policy,
         versions: &mut Versions,
     ) -> Misfit {
-        let State::At { consumed, fetch, .. } = self.state else { return Misfit::Stale };
-        if version != self.version || fetch != asked {
-            return Misfit::Stale;
-        }
-        if consumed < fetch {
+        let Some((consumed, fetch)) = self.fetching(asked) else { return Misfit::Stale };
+        if consumed.offset < fetch.offset {
             return Misfit::NotYet;
         }
-        self.resolve(asked, policy.reset(), versions)
+        self.resolve(consumed, Cause::NoSuchOffset, policy.reset(), versions)
     }
 
-    /// The broker says that the log parts from what was read: an unclean election has cut it at `end`.
+    /// The broker's log differs from the records read: an unclean election has truncated it at `end`.
     pub fn on_diverging(
         &mut self,
-        version: Version,
-        asked: i64,
+        asked: FetchFrom,
         end: EpochEndOffset,
         policy: Policy,
         versions: &mut Versions,
     ) -> Misfit {
-        let State::At { consumed, fetch, .. } = self.state else { return Misfit::Stale };
-        if version != self.version || fetch != asked {
+        if !self.is_current(asked) {
             return Misfit::Stale;
         }
-        if consumed < fetch && end.end_offset >= consumed {
-            // Only what is fetched and not consumed may have been cut: fetching it again is enough.
-            self.rewind(versions);
-            return Misfit::Moved;
-        }
-        if policy == Policy::None || end.end_offset < 0 {
-            return self.resolve(asked, policy.reset(), versions);
-        }
-        self.seek(end.end_offset.min(asked), versions);
-        Misfit::Moved
+        self.diverged(end, policy, versions)
     }
 
-    /// The topic was deleted and made anew: its log began after this reader, so everything in it is unread.
-    pub fn on_recreated(&mut self, policy: Policy, versions: &mut Versions) -> Misfit {
-        match self.state {
-            State::Lookup(_) => Misfit::Stale,
-            State::At { consumed: offset, .. } | State::Stuck { offset } => {
-                let to = policy.reset().map(|_| Reset::Earliest);
-                self.resolve(offset, to, versions)
+    /// The leader's log has the records before `end` at most. Records fetched and not consumed were committed when
+    /// they were read: the application receives them before the position moves.
+    fn diverged(&mut self, end: EpochEndOffset, policy: Policy, versions: &mut Versions) -> Misfit {
+        let State::At { consumed: at, fetch, .. } = self.state else { return Misfit::Stale };
+        if at.offset < fetch.offset {
+            return Misfit::NotYet;
+        }
+        let known = end.epoch >= 0 && end.end_offset >= 0;
+        let diverges = known.then_some(Spot { offset: end.end_offset, epoch: end.epoch });
+        match (policy.reset(), diverges) {
+            (None, _) => {
+                self.stop(at, Cause::Truncated, versions);
+                Misfit::Truncated(Truncation { at, diverges })
+            }
+            // An earlier epoch that reaches further does not tell where the logs part.
+            (Some(_), Some(spot)) if spot.offset >= at.offset => {
+                self.seek(at.offset, versions);
+                Misfit::Moved
+            }
+            (Some(_), Some(spot)) => {
+                self.start(spot, Check::Passed, versions);
+                Misfit::Moved
+            }
+            (Some(to), None) => {
+                self.reset(to, versions);
+                Misfit::Moved
             }
         }
     }
 
-    fn resolve(&mut self, offset: i64, to: Option<Reset>, versions: &mut Versions) -> Misfit {
+    /// The topic was deleted and created again: its log began after this reader, so all of it is unread. Epochs of the
+    /// deleted topic say nothing about it.
+    pub fn on_recreated(&mut self, policy: Policy, versions: &mut Versions) -> Misfit {
+        self.leader_epoch = None;
+        match self.state {
+            State::Awaited | State::Lookup(_) => Misfit::Stale,
+            State::At { consumed: at, .. } | State::Stuck { at, .. } => {
+                let to = policy.reset().map(|_| Reset::Earliest);
+                self.resolve(Spot::without_epoch(at.offset), Cause::NoSuchOffset, to, versions)
+            }
+        }
+    }
+
+    fn resolve(
+        &mut self,
+        at: Spot,
+        cause: Cause,
+        to: Option<Reset>,
+        versions: &mut Versions,
+    ) -> Misfit {
         match to {
             Some(to) => {
                 self.reset(to, versions);
                 Misfit::Moved
             }
             None => {
-                self.version = versions.next_version();
-                self.state = State::Stuck { offset };
-                Misfit::Unresolved(offset)
+                self.stop(at, cause, versions);
+                Misfit::Unresolved(at.offset)
             }
         }
+    }
+
+    fn stop(&mut self, at: Spot, cause: Cause, versions: &mut Versions) {
+        self.version = versions.next_version();
+        self.state = State::Stuck { at, cause };
     }
 }
 

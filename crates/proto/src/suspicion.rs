@@ -60,11 +60,11 @@ impl AnswerTime {
             self.unhindered = took;
             return;
         };
-        self.deviation = (self.deviation * 3 + mean.abs_diff(took)) / 4;
-        self.mean = Some((mean * 7 + took) / 8);
+        self.deviation = self.deviation.saturating_mul(3).saturating_add(mean.abs_diff(took)) / 4;
+        self.mean = Some(mean.saturating_mul(7).saturating_add(took) / 8);
         self.unhindered = match took.checked_sub(self.unhindered) {
-            Some(longer) => self.unhindered + longer / HINDRANCES,
-            None => (self.unhindered * 7 + took) / 8,
+            Some(longer) => self.unhindered.saturating_add(longer / HINDRANCES),
+            None => self.unhindered.saturating_mul(7).saturating_add(took) / 8,
         };
     }
 
@@ -87,7 +87,7 @@ impl AnswerTime {
 
     /// What hardly any answer exceeds: the mean and four deviations. `None` before the first answer.
     pub fn at_most(&self) -> Option<Duration> {
-        self.mean.map(|mean| mean + self.deviation * 4)
+        self.mean.map(|mean| mean.saturating_add(self.deviation.saturating_mul(4)))
     }
 
     /// From when on a request had better wait for the answer of the one before it: that answer takes longer than nearly all, or
@@ -102,7 +102,7 @@ impl AnswerTime {
 
     /// Longer than that takes no answer with nothing in its way.
     fn hindered(&self) -> Duration {
-        self.unhindered * 2
+        self.unhindered.saturating_mul(2)
     }
 }
 

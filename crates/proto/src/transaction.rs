@@ -212,9 +212,9 @@ pub struct Machine<E> {
     to_add: BTreeSet<Key>,
     /// Partitions that a request names, until it is answered.
     adding: BTreeSet<Key>,
-    /// The last request to add `adding` had no answer: it may have been carried out.
+    /// A request to add some of `adding` may have been carried out, although no response said so.
     in_doubt: bool,
-    /// The last request to add this group had no answer.
+    /// The same for a request to add this group.
     group_in_doubt: Option<Arc<str>>,
     offsets: VecDeque<PendingOffsets>,
     offsets_taken: u64,

@@ -10,6 +10,11 @@
 //!   what remains, it is first decoded with all of those replaced by `i32::MIN`. As lengths these are refused by
 //!   the decoder before it allocates; as other fields they are harmless. Only if this succeeds, and so none
 //!   was a length, the message is decoded as it is.
+//! - Of a structure's unknown tagged fields `kafka-protocol` keeps each one. A byte section whose size is the varint before
+//!   it is such a field; strings and other sections have a varint that is larger by one. More than [`MAX_TAGS`] in a row
+//!   are refused, and more than [`MAX_UNKNOWN`] in a message.
+//!
+//! Bytes after the message are ignored, as in every Java broker and client; librdkafka up to 2.12 sends some.
 //!
 //! What remains: an array of n elements of in-memory size s may reserve n · s bytes with n up to
 //! [`MAX_ELEMENTS`] (and no more than the bytes that remain), before its elements turn out to be missing; and
@@ -19,12 +24,13 @@ use std::ops::RangeInclusive;
 
 use bytes::{Buf, Bytes, BytesMut, TryGetError};
 pub use kafka_protocol::messages;
-use kafka_protocol::protocol::buf::ByteBuf;
+use kafka_protocol::protocol::buf::{ByteBuf, NotEnoughBytesError};
 pub use kafka_protocol::protocol::{Decodable, Encodable, Message, Request, StrBytes};
 use thiserror::Error;
 
 use crate::api::ApiKey;
 use crate::header::{self, RequestHeader};
+use crate::primitives::MAX_TAGS;
 use crate::{DecodeError, Writer};
 
 #[cfg(test)]
@@ -35,6 +41,9 @@ pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// Largest array, and largest byte section in flexible versions, accepted.
 pub const MAX_ELEMENTS: usize = 1 << 20;
+
+/// Most unknown tagged fields in all structures of a message.
+pub const MAX_UNKNOWN: u32 = 1 << 16;
 
 /// Lengths up to this are left to the decoder, which fails soon enough when the elements are missing.
 const HARMLESS: usize = 4096;
@@ -155,17 +164,14 @@ pub fn decode<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, Co
         return Err(ColdError::TooLarge { length });
     }
     let malformed = |reason| ColdError::Decode { message: name::<T>(), version, reason };
-    let mut guard = Guard { rest: body.clone(), view: View::Masked, masked: false };
+    let mut guard = Guard::new(body.clone(), View::Masked);
     let mut decoded =
         T::decode(&mut guard, version).map_err(|error| malformed(error.to_string()))?;
     if guard.masked {
-        guard = Guard { rest: body, view: View::Plain, masked: false };
+        guard = Guard::new(body, View::Plain);
         decoded = T::decode(&mut guard, version).map_err(|error| malformed(error.to_string()))?;
     }
-    match guard.rest.len() {
-        0 => Ok(decoded),
-        left => Err(malformed(format!("{left} bytes left over"))),
-    }
+    Ok(decoded)
 }
 
 /// Encodes a message that stands alone, without header and length.
@@ -206,9 +212,44 @@ struct Guard {
     rest: Bytes,
     view: View,
     masked: bool,
+    /// The varint that the bytes read last make, and how many of them.
+    varint: u64,
+    varint_bytes: u32,
+    /// Unknown tagged fields, in a row and in all.
+    tags: u32,
+    unknown: u32,
 }
 
 impl Guard {
+    fn new(rest: Bytes, view: View) -> Self {
+        Self { rest, view, masked: false, varint: 0, varint_bytes: 0, tags: 0, unknown: 0 }
+    }
+
+    /// Follows the varints, byte by byte.
+    fn read_byte(&mut self, byte: u8) {
+        if self.varint_bytes == 0 {
+            self.varint = 0;
+        }
+        self.varint |= u64::from(byte & 0x7f) << (7 * self.varint_bytes);
+        self.varint_bytes = if byte < 0x80 { 0 } else { (self.varint_bytes + 1) % 5 };
+    }
+
+    /// Forgets the varint: the bytes read last belong to another type.
+    fn no_varint(&mut self) {
+        (self.varint, self.varint_bytes) = (u64::MAX, 0);
+    }
+
+    /// Counts a byte section that is an unknown tagged field, and returns whether it is within the limits.
+    fn may_hold(&mut self, size: usize) -> bool {
+        if self.varint != size as u64 {
+            self.tags = 0;
+            return true;
+        }
+        self.tags += 1;
+        self.unknown += 1;
+        self.tags <= MAX_TAGS && self.unknown <= MAX_UNKNOWN
+    }
+
     fn is_impossible(&self, length: u64) -> bool {
         length > HARMLESS.max(self.rest.len().min(MAX_ELEMENTS)) as u64
     }
@@ -237,6 +278,7 @@ impl Buf for Guard {
     }
 
     fn advance(&mut self, count: usize) {
+        self.no_varint();
         self.rest.advance(count);
     }
 
@@ -245,10 +287,13 @@ impl Buf for Guard {
         if self.is_impossible(length) {
             return Err(TryGetError { requested: length as usize, available: self.rest.len() });
         }
-        self.rest.try_get_u8()
+        let byte = self.rest.try_get_u8()?;
+        self.read_byte(byte);
+        Ok(byte)
     }
 
     fn try_get_i32(&mut self) -> Result<i32, TryGetError> {
+        self.no_varint();
         let value = self.rest.try_get_i32()?;
         let impossible = u64::try_from(value).is_ok_and(|length| self.is_impossible(length));
         if impossible && self.view == View::Masked {
@@ -266,5 +311,12 @@ impl ByteBuf for Guard {
 
     fn get_bytes(&mut self, size: usize) -> Bytes {
         self.rest.split_to(size)
+    }
+
+    fn try_get_bytes(&mut self, size: usize) -> Result<Bytes, NotEnoughBytesError> {
+        if self.rest.len() < size || !self.may_hold(size) {
+            return Err(NotEnoughBytesError);
+        }
+        Ok(self.get_bytes(size))
     }
 }

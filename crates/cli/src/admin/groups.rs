@@ -11,7 +11,8 @@ use curtail::{
 };
 
 use super::{
-    Cell, Format, TopicSelection, admin, block_on, partitions_of, report, topic_selection,
+    Cell, Format, TopicSelection, admin, block_on, partitions_of, report, report_named,
+    topic_selection,
 };
 use crate::{failure::Failure, output, settings::ClientArguments};
 
@@ -141,10 +142,11 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     let names = arguments.groups.at_least_one()?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut groups = Vec::new();
-    let all_known = report(admin.describe_groups(&names).await?, |_, group| {
+    let all_known = report_named(&admin, admin.describe_groups(&names).await?, |_, group| {
         groups.push(group);
         Ok(())
-    });
+    })
+    .await;
     let (columns, rows): (&[&str], _) = if arguments.members {
         (&MEMBERS, groups.iter().flat_map(members).collect())
     } else if arguments.state {
@@ -250,9 +252,10 @@ async fn delete(arguments: Delete) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let names = arguments.groups.at_least_one()?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    report(admin.delete_groups(&names).await?, |name, ()| {
+    report_named(&admin, admin.delete_groups(&names).await?, |name, ()| {
         output::line(format_args!("Deleted group {name}."))
     })
+    .await
 }
 
 async fn delete_offsets(arguments: &DeleteOffsets) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use curtail::{Admin, AdminConfig, Each, TopicPartition};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Builder;
 
-use crate::{failure::Failure, output, settings::ClientArguments};
+use crate::{failure::Failure, names, output, settings::ClientArguments};
 
 /// How results are printed.
 #[derive(Debug, Args)]
@@ -128,6 +128,22 @@ fn report<K, T>(
         match result {
             Ok(value) => tell(&key, value)?,
             Err(error) => failed.push(Failure::from(error)),
+        }
+    }
+    Failure::all(failed)
+}
+
+/// As [`report`], for topics or groups: the error for a missing one names its nearest neighbour.
+async fn report_named<T>(
+    admin: &Admin,
+    results: Each<String, T>,
+    mut tell: impl FnMut(&String, T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for (name, result) in results {
+        match result {
+            Ok(value) => tell(&name, value)?,
+            Err(error) => failed.push(names::failure(admin, &name, error).await),
         }
     }
     Failure::all(failed)

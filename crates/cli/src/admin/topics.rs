@@ -7,7 +7,7 @@ use curtail::{Mode, NewPartitions, NewTopic, TopicDescription, TopicPartition};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Cell, Format, admin, block_on, read_json, report};
+use super::{Cell, Format, admin, block_on, read_json, report, report_named};
 use crate::{
     failure::Failure,
     output,
@@ -218,10 +218,10 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     }
     let described = admin.describe_topics(&names).await?;
     if !arguments.format.json {
-        return report(described, |_, topic| output::print(&lines(&topic)));
+        return report_named(&admin, described, |_, topic| output::print(&lines(&topic))).await;
     }
     let mut rows = Vec::new();
-    let all_known = report(described, |_, topic| {
+    let all_known = report_named(&admin, described, |_, topic| {
         rows.extend(topic.partitions.iter().map(|partition| {
             vec![
                 Cell::from(topic.name.as_str()),
@@ -233,7 +233,8 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
             ]
         }));
         Ok(())
-    });
+    })
+    .await;
     let columns = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR"];
     arguments.format.rows(&columns, rows)?;
     all_known
@@ -248,9 +249,10 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
         true => (Mode::Validate, "would have"),
         false => (Mode::Apply, "has"),
     };
-    report(admin.create_partitions(&more, mode).await?, |name, ()| {
+    report_named(&admin, admin.create_partitions(&more, mode).await?, |name, ()| {
         output::line(format_args!("Topic {name} {done} {total} partitions."))
     })
+    .await
 }
 
 async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
@@ -311,7 +313,8 @@ async fn delete(arguments: Delete) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let names = arguments.topics.at_least_one()?;
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    report(admin.delete_topics(&names).await?, |name, ()| {
+    report_named(&admin, admin.delete_topics(&names).await?, |name, ()| {
         output::line(format_args!("Deleted topic {name}."))
     })
+    .await
 }

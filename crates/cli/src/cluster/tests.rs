@@ -1,4 +1,5 @@
 use clap::Parser;
+use curtail_cluster::User;
 
 use super::*;
 
@@ -39,7 +40,10 @@ fn secrets_are_not_repeated() {
 
 #[test]
 fn clients_are_told_an_address_they_can_dial() {
-    let address = |arguments: &[&str]| config(arguments).map(|config| (config.bind, config.host));
+    let address = |arguments: &[&str]| {
+        let all = [arguments, &["--insecure"]].concat();
+        config(&all).map(|config| (config.bind, config.host))
+    };
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     assert_eq!(address(&[]), Ok((None, ip("127.0.0.1"))));
     assert_eq!(address(&["--listen", "10.0.0.1"]), Ok((Some(ip("10.0.0.1")), ip("10.0.0.1"))));
@@ -49,4 +53,66 @@ fn clients_are_told_an_address_they_can_dial() {
     );
     assert!(address(&["--listen", "::"]).unwrap_err().contains("--advertise"));
     assert!(address(&["--advertise", "0.0.0.0"]).is_err());
+}
+
+#[test]
+fn listening_beyond_this_machine_needs_encryption_and_authentication_or_a_flag() {
+    let sasl_ssl = ["--security-protocol", "SASL_SSL", "--user", "a:b"];
+    let sasl = ["--security-protocol", "SASL_PLAINTEXT", "--user", "a:b"];
+    let ssl = ["--security-protocol", "SSL"];
+    let certificates =
+        ["--property", "ssl.client.auth=required", "--property", "ssl.truststore.location=x"];
+    let with_certificates = [&ssl[..], &certificates].concat();
+    for (arguments, safe) in [
+        (&[][..], false),
+        (&ssl[..], false),
+        (&sasl[..], false),
+        (&sasl_ssl[..], true),
+        (&with_certificates[..], true),
+    ] {
+        config(arguments).unwrap();
+        let open = [arguments, &["--listen", "10.0.0.1"]].concat();
+        match config(&open) {
+            Ok(_) => assert!(safe, "{arguments:?}"),
+            Err(error) => {
+                assert!(!safe && error.contains("10.0.0.1"), "{arguments:?}: {error}");
+                assert!(error.contains("add --insecure"), "{error}");
+            }
+        }
+        config(&[&open[..], &["--insecure"]].concat()).unwrap();
+    }
+    assert!(config(&["--advertise", "10.0.0.1"]).unwrap_err().contains("--insecure"));
+}
+
+#[test]
+fn users_come_from_a_file_without_being_repeated() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let with_file = |text: &str| {
+        std::fs::write(path, text).unwrap();
+        config(&["--security-protocol", "SASL_PLAINTEXT", "--user-file", path])
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let users = with_file("# admins\nalice:topsecret\n\nbob:x:PLAIN\n").unwrap().security.users;
+    let bob = User::new("bob", "x").mechanisms([curtail_cluster::Mechanism::Plain]);
+    assert_eq!(users, [User::new("alice", "topsecret"), bob]);
+    let error = with_file("alice:a\ntopsecret\n").unwrap_err();
+    assert!(error.contains("line 2: expected NAME:PASSWORD"), "{error}");
+    assert!(error.contains(path) && !error.contains("topsecret"), "{error}");
+    let error = config(&["--user-file", "/no/such/file"]).unwrap_err();
+    assert!(error.contains("cannot read /no/such/file"), "{error}");
+}
+
+#[test]
+fn a_directory_made_with_some_brokers_is_used_with_as_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    assert_eq!(config(&["--data", path]).unwrap().brokers, 3);
+    let line = "{\"cluster\":{\"id\":\"x\",\"brokers\":2}}\n";
+    std::fs::write(dir.path().join("cluster-metadata.jsonl"), line).unwrap();
+    let used = config(&["--data", path]).unwrap();
+    assert_eq!((used.brokers, used.default_replication_factor), (2, 2));
+    assert_eq!(config(&["--data", path, "--brokers", "5"]).unwrap().brokers, 5);
+    assert!(config(&["--data", path, "--resize"]).unwrap_err().contains("--brokers"));
 }

@@ -14,14 +14,14 @@ use curtail::{Consumer, ConsumerConfig, TopicPartition};
 use tokio::runtime::Builder;
 
 use super::format::Format;
-use crate::{failure::Failure, settings::ClientArguments};
+use crate::{failure::Failure, names, settings::ClientArguments};
 
 /// Arguments of `curtail consume`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     client: ClientArguments,
-    /// Topic to read.
+    /// Topic to read. A missing topic is an error, unless -X allow.auto.create.topics=true asks for its creation.
     #[arg(short, long)]
     topic: String,
     /// Partition to read; all without this.
@@ -90,8 +90,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = ConsumerConfig::from_properties(properties(arguments)?)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     runtime.block_on(async {
+        let creates = config.allow_auto_create_topics;
         let mut consumer = Consumer::new(config)?;
         consumer.connect().await?;
+        if !creates {
+            let admin = names::admin(&arguments.client.all()?)?;
+            if let Some(missing) = names::missing_topic(&admin, &arguments.topic).await? {
+                return Err(missing.into());
+            }
+        }
         let read = match &arguments.group {
             None => read(arguments, &mut consumer).await,
             Some(_) => {
@@ -108,9 +115,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
 }
 
+/// A mistyped topic is not created. Given as true it is, and the command waits for records as Kafka's consumers do.
+const AUTO_CREATE: &str = "allow.auto.create.topics";
+
 /// What was given, and what follows from the group.
 fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     let mut all = arguments.client.all()?;
+    // First, so that a property given by its name counts.
+    all.insert(0, (AUTO_CREATE.into(), "false".into()));
     let Some(group) = &arguments.group else { return Ok(all) };
     let reset = match arguments.offset {
         Start::Beginning => "earliest",

@@ -9,12 +9,13 @@ use std::{
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use curtail::{Delivery, Header, Producer, ProducerConfig, Record};
+use curtail::{Delivery, Error, Header, Producer, ProducerConfig, Record};
 use tokio::runtime::{Builder, Runtime};
 
 use super::unescape;
 use crate::{
     failure::Failure,
+    names::{self, Missing},
     output,
     settings::{ClientArguments, Property, property},
 };
@@ -67,13 +68,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let _inside = runtime.enter();
     let producer = Producer::new(config)?;
     runtime.block_on(producer.connect())?;
-    let sent = send_all(arguments, &runtime, &producer);
+    let admin = names::admin(&arguments.client.all()?)?;
+    // If it cannot be looked up, the producer reports the reason.
+    let missing = runtime.block_on(names::missing_topic(&admin, &arguments.topic)).ok().flatten();
+    let sent = send_all(arguments, &runtime, &producer, missing);
     let closed = runtime.block_on(producer.close());
     sent?;
     Ok(closed?)
 }
 
-fn send_all(arguments: &Arguments, runtime: &Runtime, producer: &Producer) -> Result<(), Failure> {
+/// Sends a record. The first one to a topic that was `missing` creates it if the brokers allow that, as with Kafka's tools.
+fn send(
+    runtime: &Runtime,
+    producer: &Producer,
+    record: Record<'_>,
+    missing: &mut Option<Missing>,
+) -> Result<Delivery, Failure> {
+    let sent = runtime.block_on(producer.send(record));
+    match (sent, missing.take()) {
+        (Ok(delivery), Some(missing)) => {
+            output::note(missing.created());
+            Ok(delivery)
+        }
+        (Err(Error::UnknownTopic(_)), Some(missing)) => Err(missing.into()),
+        (sent, _) => Ok(sent?),
+    }
+}
+
+fn send_all(
+    arguments: &Arguments,
+    runtime: &Runtime,
+    producer: &Producer,
+    mut missing: Option<Missing>,
+) -> Result<(), Failure> {
     if io::stdin().is_terminal() {
         output::note("each line becomes a record; Ctrl-D ends");
     }
@@ -101,7 +128,7 @@ fn send_all(arguments: &Arguments, runtime: &Runtime, producer: &Producer) -> Re
         if let Some(value) = value {
             record = record.value(value);
         }
-        outstanding.push_back(runtime.block_on(producer.send(record))?);
+        outstanding.push_back(send(runtime, producer, record, &mut missing)?);
         count += 1;
         settle(&mut outstanding)?;
         if outstanding.len() > OUTSTANDING

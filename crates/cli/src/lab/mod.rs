@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod files;
+mod kills;
 mod table;
 
 use std::path::PathBuf;
@@ -24,6 +25,12 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Runs a benchmark of Trogdor or of the OpenMessaging Benchmark from its file.
     Bench(bench::Arguments),
+    /// Kills brokers and clients with kill -9, many times, and checks that nothing acknowledged was lost. Exit code 0 if
+    /// nothing was lost, duplicated, reordered or refused, 2 if something was, 1 on error.
+    Kills(kills::Arguments),
+    /// Copies exactly once until it is killed, for `lab kills`.
+    #[command(hide = true)]
+    KillsWorker(kills::WorkerArguments),
     /// Compares two runs: what the second has by what the first has, and what of it is noise.
     Compare(compare::Arguments),
     /// Makes a page of figures written earlier.
@@ -86,7 +93,7 @@ pub(crate) struct ReportArguments {
     html: PathBuf,
 }
 
-fn cluster(text: &str) -> Result<ClusterKind, String> {
+pub(super) fn cluster(text: &str) -> Result<ClusterKind, String> {
     match text {
         "embedded" => Ok(ClusterKind::Embedded),
         "sim" => Ok(ClusterKind::Sim),
@@ -102,6 +109,8 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::List => list(),
         Command::Run(arguments) => run_all(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Kills(arguments) => kills::run(arguments),
+        Command::KillsWorker(arguments) => kills::work(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Report(arguments) => report(arguments),
     }

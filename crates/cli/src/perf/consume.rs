@@ -8,6 +8,7 @@ use curtail_lab::perf::{
     Event, Target,
     consume::{self, From, Options, Outcome},
 };
+use tokio::runtime::Builder;
 
 use super::{
     arguments::{Common, MetricsFormat},
@@ -16,7 +17,7 @@ use super::{
     lines::{self, ConsumeRow},
     write_json,
 };
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, names, output, settings::BOOTSTRAP};
 
 /// Arguments of `curtail perf consume`.
 #[derive(Debug, Args)]
@@ -84,7 +85,8 @@ impl Arguments {
             output::note("--group: this consumer reads all partitions, without a group");
         }
         let setting = self.common.setting()?;
-        let mut config = ConsumerConfig::default();
+        // A mistyped topic is not created; given as a property it is.
+        let mut config = ConsumerConfig::default().allow_auto_create_topics(false);
         for (name, value) in &setting.properties {
             config.set(name, value)?;
         }
@@ -113,6 +115,7 @@ impl Arguments {
 /// Measures and prints.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
+    require_topic(&options, &arguments.common.setting()?.properties)?;
     let bar = Bar::new();
     if !arguments.hide_header {
         output::line(lines::consume_header(arguments.show_detailed_stats))?;
@@ -149,6 +152,22 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => {}
     }
     write_json(arguments.common.json.as_deref(), &outcome.report)
+}
+
+/// Fails at once if the topic does not exist and neither the command nor the brokers shall create it.
+fn require_topic(options: &Options, properties: &[(String, String)]) -> Result<(), Failure> {
+    let Target::Bootstrap(servers) = &options.target else { return Ok(()) };
+    if options.topic.create.is_some() || options.config.allow_auto_create_topics {
+        return Ok(());
+    }
+    let mut properties = properties.to_vec();
+    properties.push((BOOTSTRAP.into(), servers.clone()));
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    runtime.block_on(async {
+        let admin = names::admin(&properties)?;
+        let missing = names::missing_topic(&admin, &options.topic.name).await?;
+        missing.map_or(Ok(()), |missing| Err(missing.into()))
+    })
 }
 
 fn row(outcome: &Outcome, dates: &Pattern) -> String {

@@ -176,6 +176,28 @@ fn an_occupied_port_is_named() {
 }
 
 #[test]
+fn an_address_of_another_machine_is_named() {
+    // Reserved for documentation (RFC 5737).
+    let arguments =
+        ["cluster", "--brokers", "1", "--port", "0", "--insecure", "--listen", "192.0.2.1"];
+    let error = run(&arguments).failed();
+    assert!(
+        error.contains("192.0.2.1") && error.ends_with("an address of this machine"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_invalid_topic_name_says_which_names_are_valid() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    for command in ["produce", "consume"] {
+        let run = run_with_input(&[command, "-t", "a b", "-b", &cluster.bootstrap], b"x\n");
+        let error = run.failed();
+        assert!(error.contains("'a b'") && error.contains("1 to 249 characters"), "{error}");
+    }
+}
+
+#[test]
 fn a_directory_that_cannot_be_used_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();

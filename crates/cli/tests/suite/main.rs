@@ -5,7 +5,9 @@
 
 mod admin;
 mod bad_input;
+mod cluster;
 mod commands;
 mod common;
+mod kills;
 mod lab;
 mod perf;

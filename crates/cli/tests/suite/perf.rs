@@ -204,6 +204,7 @@ fn consuming_starts_its_own_cluster_and_fills_it() {
 #[test]
 fn a_consumer_that_waits_in_vain_ends_after_the_timeout() {
     let cluster = Cluster::start(&["--brokers", "1"]);
+    run(&["topics", "create", "t", "-b", &cluster.bootstrap]).ok();
     let out = run(&[
         "perf",
         "consume",

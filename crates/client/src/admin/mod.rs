@@ -18,7 +18,7 @@ mod types;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use curtail_net::Env;
-use curtail_proto::backoff::Backoff;
+use curtail_proto::{backoff::Backoff, later::Later};
 use curtail_wire::{
     ErrorCode,
     cold::{StrBytes, messages::TopicName},
@@ -142,7 +142,7 @@ impl Admin {
 
     fn attempts(&self, what: &'static str) -> Attempts<'_> {
         let limit = self.shared.config.common.default_api_timeout;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().later(limit);
         Attempts { shared: &self.shared, what, limit, deadline, failures: 0, last: None }
     }
 }
@@ -192,7 +192,9 @@ impl Attempts<'_> {
         self.failures += 1;
         let pause = backoff.after(self.failures, self.shared.env.entropy.unit());
         // Who cannot be reached at all is told at once: waiting a minute for it would only hide a wrong address.
-        if matches!(error, Error::Unreachable { .. }) || Instant::now() + pause >= self.deadline {
+        if matches!(error, Error::Unreachable { .. })
+            || Instant::now().later(pause) >= self.deadline
+        {
             return Err(error);
         }
         self.last = Some(Arc::new(error));

@@ -160,6 +160,15 @@ impl Consumer {
         self.inner.seek(partition, offset)
     }
 
+    /// As [`crate::Consumer::seek_to`].
+    ///
+    /// # Errors
+    /// As [`crate::Consumer::seek_to`].
+    pub fn seek_to(&mut self, partition: &TopicPartition, to: &OffsetAndMetadata) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.seek_to(partition, to)
+    }
+
     /// As [`crate::Consumer::seek_to_beginning`].
     ///
     /// # Errors

@@ -7,11 +7,15 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 use super::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, GroupProtocol,
     LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, SecurityConfig, host_and_port,
+    redact,
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
 /// Requests in flight with which a broker still detects duplicates: it keeps the last five batches of a producer.
 const MAX_IN_FLIGHT_IDEMPOTENT: usize = 5;
+
+/// The longest time of a setting that is an `int` in Java.
+const INT_MAX_MILLIS: Duration = Duration::from_millis(i32::MAX as u64);
 
 impl CommonConfig {
     fn validate(&self) -> Result<(), ConfigError> {
@@ -23,7 +27,7 @@ impl CommonConfig {
             None => Ok(()),
             Some(server) => Err(ConfigError::Invalid {
                 name: "bootstrap.servers",
-                value: server.clone(),
+                value: redact::value("bootstrap.servers", server),
                 reason: "expected host:port".into(),
             }),
         }
@@ -280,7 +284,7 @@ impl ProducerConfig {
             }
         }
         if !given.delivery_timeout {
-            let least = self.linger.saturating_add(self.common.request_timeout);
+            let least = self.least_delivery_timeout();
             self.delivery_timeout = self.delivery_timeout.max(least);
         }
     }
@@ -292,6 +296,7 @@ impl ProducerConfig {
     /// Names the settings that contradict each other, and what to do.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.common.validate()?;
+        self.check_ranges()?;
         if self.max_in_flight == 0 {
             return contradiction(
                 "max.in.flight.requests.per.connection must be at least 1".into(),
@@ -306,7 +311,7 @@ impl ProducerConfig {
             );
         }
         self.validate_transactions()?;
-        let least = self.linger.saturating_add(self.common.request_timeout);
+        let least = self.least_delivery_timeout();
         if self.delivery_timeout < least {
             return contradiction(format!(
                 "delivery.timeout.ms={} is below linger.ms + request.timeout.ms={}; raise it or lower them",
@@ -325,6 +330,11 @@ impl ProducerConfig {
             Ok(_) => Ok(()),
             Err(error) => contradiction(error.to_string()),
         }
+    }
+
+    /// `linger.ms` and `request.timeout.ms`, as far as `delivery.timeout.ms` reaches: an `int` in Java.
+    fn least_delivery_timeout(&self) -> Duration {
+        self.linger.saturating_add(self.common.request_timeout).min(INT_MAX_MILLIS)
     }
 
     fn validate_transactions(&self) -> Result<(), ConfigError> {
@@ -494,6 +504,7 @@ impl ConsumerConfig {
     /// Names the settings that contradict each other, and what to do.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.common.validate()?;
+        self.check_ranges()?;
         if self.fetch_max_wait >= self.common.request_timeout {
             return contradiction(format!(
                 "fetch.max.wait.ms={} must be below request.timeout.ms={}",
@@ -606,6 +617,7 @@ impl AdminConfig {
     /// Names the settings that contradict each other, and what to do.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.common.validate()?;
+        self.check_ranges()?;
         if self.common.default_api_timeout < self.common.request_timeout {
             return contradiction(format!(
                 "default.api.timeout.ms={} is below request.timeout.ms={}; raise it or lower request.timeout.ms",

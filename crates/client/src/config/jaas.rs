@@ -35,8 +35,13 @@ impl Jaas {
                 Module::OAuthBearer
             }
             class => {
+                // A password alone is read as a class.
+                let named = match class.rsplit('.').next() {
+                    Some(name) if name.ends_with("LoginModule") => format!(" '{class}'"),
+                    _ => String::new(),
+                };
                 return Err(format!(
-                    "the login module '{class}' is not known; PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule of org.apache.kafka.common.security are"
+                    "the login module{named} is not known; PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule of org.apache.kafka.common.security are"
                 ));
             }
         };
@@ -51,10 +56,13 @@ impl Jaas {
                 None => return Err("it has to end with a semicolon".into()),
                 Some(name) => {
                     if words.next()?.as_deref() != Some("=") {
-                        return Err(format!("'=' is missing behind the option '{name}'"));
+                        return Err(format!(
+                            "'=' is missing{}; a value with spaces needs quotation marks",
+                            quoted(name)
+                        ));
                     }
                     let value = words.next()?.filter(|value| value != ";");
-                    let value = value.ok_or_else(|| format!("the option '{name}' has no value"))?;
+                    let value = value.ok_or_else(|| format!("no value{}", quoted(name)))?;
                     options.insert(name.to_owned(), Secret::new(value));
                 }
             }
@@ -81,6 +89,17 @@ impl Jaas {
     pub(super) fn required(&self, name: &str) -> Result<&Secret, String> {
         let missing = || format!("the option '{name}' is missing in {NAME}");
         self.option(name).filter(|value| !value.reveal().is_empty()).ok_or_else(missing)
+    }
+}
+
+/// Where a mistake is. Only known names are quoted: the second word of a password without quotation marks stands where a
+/// name should.
+fn quoted(option: &str) -> String {
+    const NAMES: [&str; 7] =
+        ["username", "password", "tokenauth", "clientId", "clientSecret", "scope", "serviceName"];
+    match NAMES.contains(&option) {
+        true => format!(" after the option '{option}'"),
+        false => " after one of the options".to_owned(),
     }
 }
 
@@ -153,6 +172,8 @@ mod tests {
         let kerberos = "com.sun.security.auth.module.Krb5LoginModule required password=\"x9\";";
         let refused = Jaas::parse(kerberos).expect_err("refused");
         assert!(refused.contains("Krb5LoginModule") && !refused.contains("x9"), "{refused}");
+        let alone = Jaas::parse("hunter-x9").expect_err("refused");
+        assert!(alone.contains("is not known") && !alone.contains("x9"), "{alone}");
         for (rest, part) in [
             ("", "required"),
             (" maybe;", "required"),
@@ -161,6 +182,9 @@ mod tests {
             (" required password=;", "no value"),
             (" required password=\"x9;", "not closed"),
             (" required password=\"x9\"; more", "behind the semicolon"),
+            (" required username=al password=a x9;", "quotation marks"),
+            (" required password=a x9=;", "no value"),
+            (" required password=a =x9;", "quotation marks"),
         ] {
             let refused = Jaas::parse(&format!("{PLAIN}{rest}")).expect_err("refused");
             assert!(refused.contains(part) && !refused.contains("x9"), "{rest}: {refused}");

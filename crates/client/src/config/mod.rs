@@ -6,6 +6,7 @@ mod file;
 mod jaas;
 mod oidc;
 mod properties;
+mod redact;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -337,7 +338,8 @@ pub struct ConsumerConfig {
     pub auto_offset_reset: OffsetReset,
     /// `fetch.min.bytes`.
     pub fetch_min_bytes: i32,
-    /// `fetch.max.bytes`.
+    /// `fetch.max.bytes`. A broker returns at least one batch, however large. A response larger than 100 MiB, and larger than
+    /// this setting plus 1 MiB, is not received: polls return [`Error::ResponseTooLarge`](crate::Error::ResponseTooLarge).
     pub fetch_max_bytes: i32,
     /// `fetch.max.wait.ms`.
     pub fetch_max_wait: Duration,

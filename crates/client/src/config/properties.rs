@@ -13,7 +13,7 @@ use std::{str::FromStr, time::Duration};
 use curtail_wire::compression::{Codec, Compression};
 
 use super::{
-    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
+    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig, redact,
     values::{
         acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, int_millis,
         isolation, leader_discovery, long_millis, number, offset_reset, recovery, servers,
@@ -52,12 +52,21 @@ impl<C: Clone> Property<C> {
         let bad = |entry: &&str| (self.set)(&mut config.clone(), entry).is_none();
         let entries = value.split(',').map(str::trim);
         let bad: Vec<_> = entries.filter(|_| value.contains(',')).filter(bad).collect();
-        let expected = self.expected;
+        let (expected, value) = (self.expected, redact::value(self.name, value));
         let reason = match bad.as_slice() {
-            [] => format!("expected {expected}"),
-            bad => format!("'{}' cannot be used; expected {expected}", bad.join("', '")),
+            [_, ..] if value != redact::HIDDEN => {
+                format!("'{}' cannot be used; expected {expected}", bad.join("', '"))
+            }
+            _ => format!("expected {expected}"),
         };
-        Err(ConfigError::Invalid { name: self.name, value: value.to_owned(), reason })
+        Err(ConfigError::Invalid { name: self.name, value, reason })
+    }
+
+    /// Refuses a number that could not have been set by name. Only numbers have ranges.
+    fn check(&self, config: &C) -> Result<(), ConfigError> {
+        let value = (self.get)(config);
+        let is_number = value.parse::<f64>().is_ok();
+        if is_number { self.set(&mut config.clone(), &value) } else { Ok(()) }
     }
 }
 
@@ -82,8 +91,12 @@ enum Kind {
     Admin,
 }
 
-const MILLIS: &str = "milliseconds, 0 or more";
-const BYTES: &str = "bytes, 0 or more";
+/// Of a property that is an `int` in Java.
+const INT_MILLIS: &str = "milliseconds, 0 to 2147483647";
+/// Of a property that is a `long` in Java.
+const LONG_MILLIS: &str = "milliseconds, 0 to 9223372036854775807";
+const INT_BYTES: &str = "bytes, 0 to 2147483647";
+const LONG_BYTES: &str = "bytes, 0 to 9223372036854775807";
 const BOOLEAN: &str = "true or false";
 
 macro_rules! property {
@@ -113,7 +126,7 @@ static COMMON: &[Property<CommonConfig>] = &[
     property!("curtail.phase.stamps", BOOLEAN, phase_stamps, boolean, bool::to_string),
     Property {
         name: "default.api.timeout.ms",
-        expected: MILLIS,
+        expected: INT_MILLIS,
         set: |config, text| {
             config.default_api_timeout = int_millis(text)?;
             config.given.default_api_timeout = true;
@@ -121,10 +134,10 @@ static COMMON: &[Property<CommonConfig>] = &[
         },
         get: |config| show_millis(&config.default_api_timeout),
     },
-    property!("metadata.max.age.ms", MILLIS, metadata_max_age, long_millis, show_millis),
+    property!("metadata.max.age.ms", LONG_MILLIS, metadata_max_age, long_millis, show_millis),
     property!(
         "metadata.recovery.rebootstrap.trigger.ms",
-        MILLIS,
+        LONG_MILLIS,
         metadata_rebootstrap_trigger,
         long_millis,
         show_millis
@@ -138,26 +151,32 @@ static COMMON: &[Property<CommonConfig>] = &[
     ),
     property!(
         "receive.buffer.bytes",
-        "bytes, or -1 to leave it to the operating system",
+        "bytes up to 2147483647, or -1 to leave it to the operating system",
         receive_buffer,
         buffer_size,
         show_buffer
     ),
-    property!("reconnect.backoff.max.ms", MILLIS, reconnect_backoff_max, long_millis, show_millis),
-    property!("reconnect.backoff.ms", MILLIS, reconnect_backoff, long_millis, show_millis),
-    property!("request.timeout.ms", MILLIS, request_timeout, int_millis, show_millis),
-    property!("retry.backoff.max.ms", MILLIS, retry_backoff_max, long_millis, show_millis),
-    property!("retry.backoff.ms", MILLIS, retry_backoff, long_millis, show_millis),
+    property!(
+        "reconnect.backoff.max.ms",
+        LONG_MILLIS,
+        reconnect_backoff_max,
+        long_millis,
+        show_millis
+    ),
+    property!("reconnect.backoff.ms", LONG_MILLIS, reconnect_backoff, long_millis, show_millis),
+    property!("request.timeout.ms", INT_MILLIS, request_timeout, int_millis, show_millis),
+    property!("retry.backoff.max.ms", LONG_MILLIS, retry_backoff_max, long_millis, show_millis),
+    property!("retry.backoff.ms", LONG_MILLIS, retry_backoff, long_millis, show_millis),
     property!(
         "send.buffer.bytes",
-        "bytes, or -1 to leave it to the operating system",
+        "bytes up to 2147483647, or -1 to leave it to the operating system",
         send_buffer,
         buffer_size,
         show_buffer
     ),
     property!(
         "socket.connection.setup.timeout.ms",
-        MILLIS,
+        LONG_MILLIS,
         connection_setup_timeout,
         long_millis,
         show_millis
@@ -192,28 +211,28 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
     property!("acks", "all, -1, 0 or 1", acks, acks, show_acks),
     property!(
         "batch.max.size",
-        BYTES,
+        INT_BYTES,
         batch_max_size,
         |t| number(t, 0, i32::MAX as usize),
         usize::to_string
     ),
     property!(
         "batch.size",
-        BYTES,
+        INT_BYTES,
         batch_size,
         |t| number(t, 0, i32::MAX as usize),
         usize::to_string
     ),
     property!(
         "buffer.memory",
-        BYTES,
+        LONG_BYTES,
         buffer_memory,
         |t| number(t, 0, i64::MAX as usize),
         usize::to_string
     ),
     property!(
         "curtail.broker.memory.percent",
-        "a percentage, 0 for no bound",
+        "a percentage up to 1000000, 0 for no bound",
         broker_memory_percent,
         |t| number(t, 0, 1_000_000),
         u32::to_string
@@ -247,18 +266,18 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         show_leader_discovery
     ),
     property!("curtail.suspicion.enable", BOOLEAN, suspicion, boolean, bool::to_string),
-    property!("curtail.suspicion.max.ms", MILLIS, suspicion_max, int_millis, show_millis),
-    property!("curtail.suspicion.min.ms", MILLIS, suspicion_min, int_millis, show_millis),
+    property!("curtail.suspicion.max.ms", INT_MILLIS, suspicion_max, int_millis, show_millis),
+    property!("curtail.suspicion.min.ms", INT_MILLIS, suspicion_min, int_millis, show_millis),
     property!(
         "curtail.suspicion.multiple",
-        "a count, 1 or more",
+        "a count, 1 to 4294967295",
         suspicion_multiple,
         |t| number(t, 1, u32::MAX),
         u32::to_string
     ),
     Property {
         name: "delivery.timeout.ms",
-        expected: MILLIS,
+        expected: INT_MILLIS,
         set: |config, text| {
             config.delivery_timeout = int_millis(text)?;
             config.common.given.delivery_timeout = true;
@@ -276,25 +295,25 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         },
         get: |config| config.idempotence.to_string(),
     },
-    property!("linger.ms", MILLIS, linger, long_millis, show_millis),
-    property!("max.block.ms", MILLIS, max_block, long_millis, show_millis),
+    property!("linger.ms", LONG_MILLIS, linger, long_millis, show_millis),
+    property!("max.block.ms", LONG_MILLIS, max_block, long_millis, show_millis),
     property!(
         "max.in.flight.requests.per.connection",
-        "a count, 1 or more",
+        "a count, 1 to 2147483647",
         max_in_flight,
         |t| number(t, 1, i32::MAX as usize),
         usize::to_string
     ),
     property!(
         "max.request.size",
-        BYTES,
+        INT_BYTES,
         max_request_size,
         |t| number(t, 0, i32::MAX as usize),
         usize::to_string
     ),
     property!(
         "metadata.max.idle.ms",
-        "milliseconds, 5000 or more",
+        "milliseconds, 5000 to 9223372036854775807",
         metadata_max_idle,
         |t| long_millis(t).filter(|idle| *idle >= Duration::from_secs(5)),
         show_millis
@@ -308,7 +327,7 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
     ),
     property!(
         "partitioner.availability.timeout.ms",
-        MILLIS,
+        LONG_MILLIS,
         partitioner_availability_timeout,
         long_millis,
         show_millis
@@ -337,7 +356,7 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         |t| number(t, 0, i32::MAX as u32),
         u32::to_string
     ),
-    property!("transaction.timeout.ms", MILLIS, transaction_timeout, int_millis, show_millis),
+    property!("transaction.timeout.ms", INT_MILLIS, transaction_timeout, int_millis, show_millis),
     Property {
         name: "transactional.id",
         expected: NAME,
@@ -361,7 +380,7 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
         offset_reset,
         show_offset_reset
     ),
-    property!("auto.commit.interval.ms", MILLIS, auto_commit_interval, int_millis, show_millis),
+    property!("auto.commit.interval.ms", INT_MILLIS, auto_commit_interval, int_millis, show_millis),
     property!("check.crcs", BOOLEAN, check_crcs, boolean, bool::to_string),
     property!(
         "curtail.buffered.partitions",
@@ -372,16 +391,16 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     ),
     property!(
         "curtail.decompressed.batch.max.bytes",
-        "bytes, 1 or more",
+        "bytes, 1 to 9223372036854775807",
         max_decompressed_batch,
-        |t| number(t, 1, usize::MAX),
+        |t| number(t, 1, i64::MAX as usize),
         usize::to_string
     ),
     property!(
         "curtail.prefetch.bytes",
-        "bytes, 1 or more",
+        "bytes, 1 to 9223372036854775807",
         prefetch_bytes,
-        |t| number(t, 1, usize::MAX),
+        |t| number(t, 1, i64::MAX as usize),
         usize::to_string
     ),
     Property {
@@ -403,15 +422,15 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     ),
     property!(
         "fetch.max.bytes",
-        BYTES,
+        INT_BYTES,
         fetch_max_bytes,
         |t| number(t, 0, i32::MAX),
         i32::to_string
     ),
-    property!("fetch.max.wait.ms", MILLIS, fetch_max_wait, int_millis, show_millis),
+    property!("fetch.max.wait.ms", INT_MILLIS, fetch_max_wait, int_millis, show_millis),
     property!(
         "fetch.min.bytes",
-        BYTES,
+        INT_BYTES,
         fetch_min_bytes,
         |t| number(t, 0, i32::MAX),
         i32::to_string
@@ -443,7 +462,7 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     },
     Property {
         name: "heartbeat.interval.ms",
-        expected: MILLIS,
+        expected: INT_MILLIS,
         set: |config, text| {
             config.heartbeat_interval = int_millis(text)?;
             config.common.given.heartbeat_interval = true;
@@ -460,21 +479,21 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     ),
     property!(
         "max.partition.fetch.bytes",
-        BYTES,
+        INT_BYTES,
         max_partition_fetch_bytes,
         |t| number(t, 0, i32::MAX),
         i32::to_string
     ),
     property!(
         "max.poll.interval.ms",
-        "milliseconds, 1 or more",
+        "milliseconds, 1 to 2147483647",
         max_poll_interval,
         |t| int_millis(t).filter(|interval| !interval.is_zero()),
         show_millis
     ),
     property!(
         "max.poll.records",
-        "a count, 1 or more",
+        "a count, 1 to 2147483647",
         max_poll_records,
         |t| number(t, 1, i32::MAX as usize),
         usize::to_string
@@ -491,7 +510,7 @@ static CONSUMER: &[Property<ConsumerConfig>] = &[
     },
     Property {
         name: "session.timeout.ms",
-        expected: MILLIS,
+        expected: INT_MILLIS,
         set: |config, text| {
             config.session_timeout = int_millis(text)?;
             config.common.given.session_timeout = true;
@@ -627,7 +646,7 @@ fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), Confi
 
 /// What a name that sets nothing is: harmless, not supported, or a mistake.
 fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigError> {
-    let not_supported = |why| Err(ConfigError::NotSupported { name: name.to_owned(), why });
+    let not_supported = |why| Err(ConfigError::NotSupported { name: redact::name(name), why });
     if IGNORED_PROPERTIES.contains(&name) {
         return Ok(());
     }
@@ -652,7 +671,7 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
         .chain(SERIALIZATION)
         .chain(FIXED.iter().map(|(n, _, _)| *n))
         .chain(NOT_YET.iter().map(|(n, _)| *n));
-    Err(ConfigError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
+    Err(ConfigError::Unknown { name: redact::name(name), nearest: nearest(name, known) })
 }
 
 fn of_another_client(kind: Kind, name: &str) -> Option<&'static str> {
@@ -671,6 +690,16 @@ fn keeps_bytes(class: &str) -> bool {
     };
     let name = name.strip_suffix("Deserializer").or(name.strip_suffix("Serializer"));
     matches!(name, Some("ByteArray" | "ByteBuffer" | "Bytes" | "String"))
+}
+
+/// Checks that every value is one that its property accepts, also one that was assigned to a field or given to a builder
+/// method: the bounds of a setting are those of its parser.
+fn check_ranges<S: Settings>(config: &S) -> Result<(), ConfigError> {
+    let common = common().filter(|property| !S::WITHOUT.contains(&property.name));
+    for property in common {
+        property.check(config.common())?;
+    }
+    S::TABLE.iter().try_for_each(|property| property.check(config))
 }
 
 fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
@@ -718,6 +747,11 @@ macro_rules! by_name {
             /// of the Java client that is not supported. [`IGNORED_PROPERTIES`] are accepted without effect.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
                 set(self, name, value)
+            }
+
+            /// Refuses numbers that [`Self::set`] would refuse.
+            pub(super) fn check_ranges(&self) -> Result<(), ConfigError> {
+                check_ranges(self)
             }
 
             /// Every supported property and its value, sorted by name.

@@ -321,6 +321,16 @@ impl SecurityConfig {
         self
     }
 
+    /// Why certificates read before are still in use although `ssl.truststore.location` or `ssl.keystore.location` has
+    /// changed: the file as it is now cannot be used. `None` while new connections use what the files hold.
+    ///
+    /// It is about the last connection that a client made with this configuration or a clone of it. The metric
+    /// `certificates-outdated` of producers and consumers says the same.
+    #[must_use]
+    pub fn certificates_outdated(&self) -> Option<Arc<str>> {
+        self.cache.outdated()
+    }
+
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         if self.protocol.has_tls() {
             self.ssl.validate()?;

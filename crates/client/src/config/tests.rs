@@ -402,6 +402,77 @@ fn unknown_names_name_the_nearest() {
     assert_eq!(error.to_string(), "unknown property 'batchsize'; did you mean 'batch.size'?");
 }
 
+/// Texts that people put into settings, each with the part that must never be in an error.
+const SECRETS: [&str; 5] = [
+    "hunter2-hunter2",
+    "HUNTER2HUNTER2",
+    "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"hunter2-hunter2\";",
+    "-----BEGIN PRIVATE KEY-----hunter2-----END PRIVATE KEY-----",
+    "SASL_SSL://user:hunter2@broker:9092",
+];
+
+fn hides_secrets(error: &ConfigError) -> bool {
+    let shown = format!("{error} {error:?}").to_ascii_lowercase();
+    !shown.contains("hunter2")
+}
+
+#[test]
+fn errors_of_misspelled_names_do_not_quote_secrets() {
+    let names = COMMON.iter().chain(PRODUCER).chain(CONSUMER).map(|row| row.0);
+    let others =
+        ["sasl.login.class", "sasl.kerberos.service.name", "ssl.provider", "key.serializer"];
+    for name in names.chain(others) {
+        for at in [1, name.len() / 2, name.len() - 1] {
+            let (left, right) = name.split_at(at);
+            let changed = [format!("{left}q{}", &right[1..]), format!("{left}{}", &right[1..])];
+            for wrong in changed.iter().filter(|wrong| *wrong != name) {
+                for error in [
+                    ProducerConfig::default().set(wrong, SECRETS[2]).unwrap_err(),
+                    ConsumerConfig::default().set(wrong, SECRETS[2]).unwrap_err(),
+                ] {
+                    assert!(hides_secrets(&error), "{wrong}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_of_wrong_values_do_not_quote_secrets() {
+    for row in COMMON.iter().chain(PRODUCER) {
+        for secret in SECRETS {
+            // A word alone cannot be told from a mistake, except where security is set.
+            let is_security = ["ssl.", "sasl.", "security."].iter().any(|f| row.0.starts_with(f));
+            let is_word = secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+            let refused = ProducerConfig::default().set(row.0, secret);
+            if let (Err(error), true) = (refused, is_security || !is_word) {
+                assert!(hides_secrets(&error), "{}: {error}", row.0);
+            }
+        }
+    }
+    for secret in SECRETS {
+        let swapped = ProducerConfig::default().set(&format!("{secret} "), "sasl.jaas.config");
+        let error = swapped.unwrap_err();
+        let is_word = secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        assert!(hides_secrets(&error) || is_word, "{error}");
+        let option = format!("x.OAuthBearerLoginModule required ssl.keystore.type=\"{secret}\";");
+        let option = option.replace("x.", "org.apache.kafka.common.security.oauthbearer.");
+        let unreadable = producer(&[
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", "OAUTHBEARER"),
+            ("sasl.oauthbearer.token.endpoint.url", "https://x/y"),
+            ("sasl.oauthbearer.client.credentials.client.id", "id"),
+            ("sasl.oauthbearer.client.credentials.client.secret", secret),
+            ("sasl.jaas.config", &option),
+        ]);
+        assert!(hides_secrets(&unreadable.unwrap_err()), "{secret}");
+        let mut config = ProducerConfig::new("SASL_SSL://user:hunter2@broker:9092");
+        config.common.security.sasl.jaas = Some(secret.into());
+        assert!(hides_secrets(&config.validate().unwrap_err()));
+        assert!(!format!("{config:?}").contains("hunter2-hunter2"), "Debug shows a secret");
+    }
+}
+
 #[test]
 fn java_only_names_are_ignored_or_refused_by_name() {
     for name in IGNORED_PROPERTIES {

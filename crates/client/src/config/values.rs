@@ -9,9 +9,6 @@ use super::{
     RecoveryStrategy, SecurityProtocol,
 };
 
-/// The longest time a setting keeps: Java's "for ever" is `Long.MAX_VALUE`, with which no clock can calculate.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
 pub(super) fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
     text.parse().ok().filter(|n| *n >= low && *n <= high)
 }
@@ -23,7 +20,7 @@ pub(super) fn int_millis(text: &str) -> Option<Duration> {
 
 /// Milliseconds of a property that is a `long` in Java.
 pub(super) fn long_millis(text: &str) -> Option<Duration> {
-    number(text, 0, i64::MAX as u64).map(|ms| Duration::from_millis(ms).min(FOR_EVER))
+    number(text, 0, i64::MAX as u64).map(Duration::from_millis)
 }
 
 pub(super) fn show_millis(duration: &Duration) -> String {
@@ -172,7 +169,7 @@ fn iso_duration(text: &str) -> Option<Duration> {
         }
         let whole = whole.parse::<u64>().ok()?.checked_mul(seconds)?;
         let nanos: u32 = format!("{fraction:0<9}").parse().ok()?;
-        sum.checked_add(Duration::new(whole, nanos)).map(|sum| sum.min(FOR_EVER))
+        sum.checked_add(Duration::new(whole, nanos))
     })
 }
 

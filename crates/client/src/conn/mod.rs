@@ -7,6 +7,7 @@ use std::{io, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_net::{Env, ReadSide, Socket, SocketExt, SocketOptions};
+use curtail_proto::later::Later;
 use curtail_wire::{
     ApiKey, ApiVersions, ErrorCode, Writer,
     cold::{self, Decodable, Message, Request, messages},
@@ -38,6 +39,8 @@ pub(crate) struct Connection {
     client_id: Arc<str>,
     next_correlation_id: i32,
     request_timeout: Duration,
+    /// The setting that raises the receive limit, if one does.
+    limited_by: Option<&'static str>,
     /// With TLS only: what its failures are explained with.
     ssl: Option<Arc<SslConfig>>,
     /// With SASL only.
@@ -162,6 +165,7 @@ impl Connection {
             client_id: common.client_id.as_str().into(),
             next_correlation_id: 0,
             request_timeout: common.request_timeout,
+            limited_by: None,
             ssl: None,
             session: None,
         }
@@ -238,6 +242,21 @@ impl Connection {
         Err(self.protocol_error("refuses ApiVersions in every version"))
     }
 
+    /// Accepts responses of up to `bytes`. A larger one is [`Error::ResponseTooLarge`], which names the setting.
+    pub(crate) fn set_receive_limit(&mut self, bytes: usize, setting: &'static str) {
+        self.splitter.set_limit(bytes);
+        self.limited_by = Some(setting);
+    }
+
+    fn unreadable(&self, error: FrameError) -> Error {
+        match (error, self.limited_by) {
+            (FrameError::TooLarge { length, limit }, Some(setting)) => {
+                Error::ResponseTooLarge { broker: self.peer.clone(), bytes: length, limit, setting }
+            }
+            (error, _) => frame_error(&self.peer, error),
+        }
+    }
+
     /// Address of the broker, for errors.
     pub(crate) fn peer(&self) -> &Arc<str> {
         &self.peer
@@ -291,9 +310,8 @@ impl Connection {
     /// Cancel safe: what was read of a frame stays in the connection.
     pub(crate) async fn read(&mut self) -> Result<Bytes> {
         loop {
-            if let Some(frame) =
-                self.splitter.next_frame().map_err(|e| frame_error(&self.peer, e))?
-            {
+            let next = self.splitter.next_frame();
+            if let Some(frame) = next.map_err(|error| self.unreadable(error))? {
                 return Ok(frame);
             }
             let spare = self.splitter.spare(READ_HINT);
@@ -403,7 +421,7 @@ impl Connection {
             self.write(frame).await?;
             self.read_answer(correlation_id).await
         };
-        match timeout_at(Instant::now() + limit, exchange).await {
+        match timeout_at(Instant::now().later(limit), exchange).await {
             Ok(answer) => answer,
             Err(_) => Err(unanswered(&self.peer, limit)),
         }

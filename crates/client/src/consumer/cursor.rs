@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use curtail_proto::{
     plant::{Plant, planted},
-    position::Version,
+    position::{Spot, Version},
 };
 use curtail_wire::{
     fetch::AbortedTransaction,
@@ -36,6 +36,8 @@ pub(super) struct Cursor {
     pub(super) version: Version,
     /// Offset of the next record to hand out; those before it are skipped.
     next: i64,
+    /// Leader epoch of the last record passed, -1 if unknown.
+    epoch: i32,
     batches: Batches,
     open: Option<Open>,
     aborted: Option<Aborted>,
@@ -54,6 +56,7 @@ struct Open {
     left: u64,
     base_offset: i64,
     last_offset: i64,
+    epoch: i32,
 }
 
 impl Cursor {
@@ -71,6 +74,7 @@ impl Cursor {
             at,
             version,
             next: first,
+            epoch: -1,
             batches: records::batches(records),
             open: None,
             aborted: aborted.map(Aborted::new),
@@ -89,6 +93,11 @@ impl Cursor {
     /// Offset of the next record to hand out.
     pub(super) fn next_offset(&self) -> i64 {
         self.next
+    }
+
+    /// Offset of the next record to hand out, and the leader epoch before it.
+    pub(super) fn spot(&self) -> Spot {
+        Spot { offset: self.next, epoch: self.epoch }
     }
 
     /// Bytes of the answer it stands for.
@@ -164,10 +173,12 @@ impl Cursor {
                 Some(Ok(record)) if record.offset < self.next => {}
                 Some(Ok(record)) => {
                     self.next = record.offset + 1;
+                    self.epoch = open.epoch;
                     self.given += 1;
                     return Ok(Some(ConsumerRecord {
                         topic: self.at.topic.clone(),
                         partition: self.at.partition,
+                        leader_epoch: open.epoch,
                         offset: record.offset,
                         timestamp: record.timestamp,
                         key: record.key,
@@ -181,6 +192,7 @@ impl Cursor {
                 }
                 None => {
                     self.next = self.next.max(open.last_offset + 1);
+                    self.epoch = open.epoch;
                     self.open = None;
                 }
             }
@@ -196,7 +208,8 @@ impl Cursor {
         if self.open.is_none() && !self.open_next(decoding)? {
             return Ok(None);
         }
-        let Some(Open { mut records, mut left, base_offset, last_offset }) = self.open.take()
+        let Some(Open { mut records, mut left, base_offset, last_offset, epoch }) =
+            self.open.take()
         else {
             return Ok(None);
         };
@@ -211,6 +224,7 @@ impl Cursor {
             }
         }
         self.next = self.next.max(last_offset + 1);
+        self.epoch = epoch;
         self.given += left;
         Ok(Some(records))
     }
@@ -240,10 +254,14 @@ impl Cursor {
             match self.open_batch(&batch, decoding) {
                 Ok(Some(records)) => {
                     let left = u64::try_from(batch.header.record_count).unwrap_or(0);
-                    self.open = Some(Open { records, left, base_offset: base, last_offset });
+                    let epoch = batch.header.partition_leader_epoch;
+                    self.open = Some(Open { records, left, base_offset: base, last_offset, epoch });
                     return Ok(true);
                 }
-                Ok(None) => self.next = last_offset + 1,
+                Ok(None) => {
+                    self.next = last_offset + 1;
+                    self.epoch = batch.header.partition_leader_epoch;
+                }
                 Err(error) => {
                     let behind = self.behind(base, last_offset);
                     // The reader stands behind it, whatever a damaged header claims.

@@ -14,13 +14,14 @@ use bytes::Bytes;
 use curtail_proto::{
     backoff::Backoff,
     fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
-    position::{FetchFrom, FetchVerdict, Reset, Version, classify, is_soon_over},
+    later::Later,
+    position::{FetchFrom, FetchVerdict, Reset, Version, classify},
 };
 use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
     fetch::{self, FetchRequest},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::aside::{Asides, Purpose};
 use super::{
@@ -119,7 +120,6 @@ struct Lane {
 struct Reading {
     from: FetchFrom,
     topic_id: Uuid,
-    leader_epoch: i32,
 }
 
 #[derive(Clone, Copy)]
@@ -244,7 +244,7 @@ impl Lane {
                 false => Plan::Fetch { max_bytes: share.request(), linger: true },
             };
         }
-        let used_by = self.session_used + SESSION_REST;
+        let used_by = self.session_used.later(SESSION_REST);
         if used_by <= now && self.session.is_open() {
             return self.use_session(later);
         }
@@ -409,7 +409,7 @@ impl Lane {
             return self.stop_reading(at);
         }
         if let Some((version, to)) = assigned.position.lookup() {
-            let leader_epoch = assigned.leader_epoch;
+            let leader_epoch = assigned.position.leader_epoch().unwrap_or(-1);
             self.lookups.insert(at.clone(), Lookup { version, to, leader_epoch });
             return self.stop_reading(at);
         }
@@ -421,12 +421,10 @@ impl Lane {
             // It stays in the session, for as long as the session can do without being used.
             Some(from) if assigned.paused && self.may_rest(at) => {
                 self.resting.insert(at.clone());
-                let (topic_id, leader_epoch) = (assigned.topic_id, assigned.leader_epoch);
-                self.read(at, Reading { from, topic_id, leader_epoch });
+                self.read(at, Reading { from, topic_id: assigned.topic_id });
             }
             Some(from) if !assigned.paused && !assigned.halted => {
-                let (topic_id, leader_epoch) = (assigned.topic_id, assigned.leader_epoch);
-                self.read(at, Reading { from, topic_id, leader_epoch });
+                self.read(at, Reading { from, topic_id: assigned.topic_id });
             }
             _ => self.stop_reading(at),
         }
@@ -448,7 +446,7 @@ impl Lane {
     fn params(&self, reading: &Reading) -> Params {
         Params {
             fetch_offset: reading.from.offset,
-            current_leader_epoch: reading.leader_epoch,
+            current_leader_epoch: reading.from.leader_epoch,
             last_fetched_epoch: reading.from.last_fetched_epoch,
             max_bytes: self.shared.config.max_partition_fetch_bytes,
         }
@@ -491,8 +489,10 @@ impl Lane {
     fn failed(&mut self, error: &Error) {
         tracing::debug!(node = self.node, %error, "fetch lane failed");
         self.shared.report_refusal(error);
-        // A connection that has worked and was lost is replaced at once.
-        if !(self.proven && self.connection.is_some()) {
+        // A connection that has worked and was lost is replaced at once. An unusable response backs off: the next one would
+        // be the same.
+        let is_lost = matches!(error, Error::Connection { .. }) && self.connection.is_some();
+        if !(self.proven && is_lost) {
             self.failures += 1;
         }
         self.connection = None;
@@ -522,7 +522,7 @@ impl Lane {
     }
 
     fn pause(&mut self, pause: Duration) {
-        self.pause_until = Some(Instant::now() + pause);
+        self.pause_until = Some(Instant::now().later(pause));
     }
 
     async fn look_up(&mut self) -> Result<bool> {
@@ -587,7 +587,7 @@ impl Lane {
                 false
             }
             verdict => {
-                self.retry_after(found.error, assigned);
+                self.shared.pause_after(found.error, assigned);
                 state.touch(at);
                 verdict != FetchVerdict::Retry
             }
@@ -596,12 +596,6 @@ impl Lane {
 
     fn retry_later(&self, assigned: &mut Assigned) {
         self.shared.pause(assigned, self.shared.pauses());
-    }
-
-    /// After a refusal with this error.
-    fn retry_after(&self, error: ErrorCode, assigned: &mut Assigned) {
-        let pauses = self.shared.pauses();
-        self.shared.pause(assigned, if is_soon_over(error) { pauses.soon() } else { pauses });
     }
 
     /// The connection gave a whole answer.
@@ -633,10 +627,20 @@ impl Lane {
         let correlation_id = connection.next_correlation_id();
         let frame = connection
             .frame(ApiKey::FETCH, version, correlation_id, |w| request.encode(version, w));
-        connection.write(&frame).await?;
-        self.fetching = true;
         let sent = Instant::now();
-        let waited = self.answer(correlation_id, max_wait).await;
+        let (shared, limit) = (self.shared.clone(), self.shared.config.common.request_timeout);
+        let written = timeout_at(sent.later(limit), connection.write(&frame));
+        let patience = shared.patience().max(self.opening_took);
+        match shared.suspecting(self.node, patience, written).await {
+            Ok(written) => written?,
+            Err(_) => {
+                let millis = limit.as_millis();
+                let reason = format!("no room for a request within request.timeout.ms={millis}");
+                return Err(connection_error(connection.peer(), reason));
+            }
+        }
+        self.fetching = true;
+        let waited = self.answer(correlation_id, sent, max_wait).await;
         self.fetching = false;
         match waited? {
             Waited::Answer(answer) => {
@@ -683,10 +687,14 @@ impl Lane {
     /// assigned, moved here or sought meanwhile, would have to wait as long. Then the request is given up for one
     /// over a new connection; but not before it has waited for as long as a connection takes to open, so that a
     /// busy lane, whose answer comes anyway, is left alone.
-    async fn answer(&mut self, correlation_id: i32, max_wait: Duration) -> Result<Waited> {
+    async fn answer(
+        &mut self,
+        correlation_id: i32,
+        sent: Instant,
+        max_wait: Duration,
+    ) -> Result<Waited> {
         let Some(mut connection) = self.connection.take() else { return Ok(Waited::Closed) };
         let limit = self.shared.config.common.request_timeout;
-        let sent = Instant::now();
         // When something has to be asked that the request does not ask for.
         let mut due = match self.unasked() {
             Unasked::At(at) => Some(at),
@@ -694,12 +702,12 @@ impl Lane {
         };
         let worth_it = self.opening_took < max_wait;
         // A broker that hangs says nothing. Whether somebody else leads by now is asked of the others.
-        let patience = self.shared.config.common.retry_backoff_max.max(self.opening_took);
-        let mut suspect_at = sent + max_wait + patience;
+        let patience = self.shared.patience().max(self.opening_took);
+        let mut suspect_at = sent.later(max_wait).later(patience);
         let waited = loop {
             let urgent = due
                 .filter(|_| worth_it && connection.is_between_frames())
-                .map(|due| due.max(sent + self.opening_took));
+                .map(|due| due.max(sent.later(self.opening_took)));
             tokio::select! {
                 biased;
                 answer = connection.read_answer(correlation_id) => {
@@ -724,9 +732,9 @@ impl Lane {
                 }
                 () = sleep_until(suspect_at) => {
                     self.shared.metadata.request_refresh(None);
-                    suspect_at += patience;
+                    suspect_at = suspect_at.later(patience);
                 }
-                () = sleep_until(sent + limit) => {
+                () = sleep_until(sent.later(limit)) => {
                     break Err(connection_error(
                         connection.peer(),
                         format!("no answer within request.timeout.ms={}", limit.as_millis()),

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use curtail_proto::{
     backoff::Backoff,
+    later::Later,
     position::{FetchVerdict, Reset, classify},
 };
 use curtail_wire::{
@@ -121,7 +122,7 @@ pub(super) async fn ask_all(
     wanted: BTreeMap<TopicPartition, i64>,
 ) -> Result<BTreeMap<TopicPartition, Found>> {
     let limit = shared.config.common.default_api_timeout;
-    let deadline = Instant::now() + limit;
+    let deadline = Instant::now().later(limit);
     let common = &shared.config.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
     let mut open = wanted;
@@ -130,14 +131,14 @@ pub(super) async fn ask_all(
     let mut last = None;
     while !open.is_empty() {
         let pause = backoff.after(failures, shared.env.entropy.unit());
-        if Instant::now() + pause >= deadline {
+        if Instant::now().later(pause) >= deadline {
             return Err(Error::Timeout {
                 what: "ListOffsets (default.api.timeout.ms)",
                 limit,
                 last,
             });
         }
-        sleep_until(Instant::now() + pause).await;
+        sleep_until(Instant::now().later(pause)).await;
         let round = ask_leaders(shared, &open, deadline).await?;
         for (at, outcome) in round {
             match outcome {

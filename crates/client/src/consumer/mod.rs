@@ -11,6 +11,7 @@ mod shared;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,10 @@ use std::{
 };
 
 use curtail_net::Env;
-use curtail_proto::position::{Reset, Version};
+use curtail_proto::{
+    later::Later,
+    position::{Position, Reset, Spot, Version, Versions},
+};
 use curtail_wire::records::DecompressLimit;
 use parking_lot::Mutex;
 use tokio::{
@@ -39,7 +43,7 @@ pub use self::{
     stream::{IntoStream, RecordStream},
 };
 use crate::{
-    ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
+    ConsumerConfig, ConsumerRecord, Error, OffsetAndMetadata, Result, TopicPartition,
     config::BufferedPartitions,
     metadata::{AutoCreate, MetadataHandle},
     metrics::{ConsumerMetrics, PartitionLag},
@@ -162,8 +166,36 @@ impl Consumer {
         if offset < 0 {
             return Err(Error::IllegalState("an offset is never negative"));
         }
-        let jumped =
-            self.shared.state.lock().jump(partition, |p, versions| p.seek(offset, versions));
+        self.jump(partition, |position, versions| position.seek(offset, versions))
+    }
+
+    /// As [`Consumer::seek`], with the leader epoch of the record before the offset, if it is known. The partition's leader
+    /// then validates the position before anything is fetched: if that record was lost in an unclean election, the position
+    /// is reset as `auto.offset.reset` says, or polls return [`Error::LogTruncated`] (KIP-320).
+    ///
+    /// # Errors
+    /// As [`Consumer::seek`], and if the epoch is negative.
+    ///
+    /// ```
+    /// # fn example(consumer: &mut curtail::Consumer, orders: curtail::TopicPartition) -> curtail::Result<()> {
+    /// use curtail::OffsetAndMetadata;
+    ///
+    /// // The record at offset 41 was read in leader epoch 3.
+    /// let next = OffsetAndMetadata { leader_epoch: Some(3), ..OffsetAndMetadata::new(42) };
+    /// consumer.seek_to(&orders, &next)
+    /// # }
+    /// ```
+    pub fn seek_to(&mut self, partition: &TopicPartition, to: &OffsetAndMetadata) -> Result<()> {
+        let spot = valid_spot(to)?;
+        self.jump(partition, |position, versions| position.seek_to(spot, versions))
+    }
+
+    fn jump(
+        &mut self,
+        partition: &TopicPartition,
+        jump: impl FnOnce(&mut Position, &mut Versions),
+    ) -> Result<()> {
+        let jumped = self.shared.state.lock().jump(partition, jump);
         self.drop_stale_cursor();
         self.shared.settled.notify_waiters();
         jumped
@@ -234,7 +266,7 @@ impl Consumer {
     }
 
     /// The offset of the next record that [`Consumer::poll`] would give out of a partition. Waits, at most
-    /// `default.api.timeout.ms`, while it is being looked up.
+    /// `default.api.timeout.ms`, while it is being looked up, or validated after a leader change.
     ///
     /// # Errors
     /// If the partition is not assigned, or its offset cannot be found out in time.
@@ -243,13 +275,13 @@ impl Consumer {
     /// Cancel safe.
     pub async fn position(&self, partition: &TopicPartition) -> Result<i64> {
         let limit = self.shared.config.common.default_api_timeout;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().later(limit);
         loop {
             let mut settled = std::pin::pin!(self.shared.settled.notified());
             // Registered before the look, so that an answer in between is not missed.
             settled.as_mut().enable();
-            if let Some(offset) = self.position_now(partition)? {
-                return Ok(offset);
+            if let Some(at) = self.position_now(partition, Position::confirmed)? {
+                return Ok(at);
             }
             if timeout_at(deadline, settled).await.is_err() {
                 let what = "the position of a partition (default.api.timeout.ms)";
@@ -258,7 +290,11 @@ impl Consumer {
         }
     }
 
-    fn position_now(&self, partition: &TopicPartition) -> Result<Option<i64>> {
+    fn position_now(
+        &self,
+        partition: &TopicPartition,
+        of: impl FnOnce(&Position) -> Option<Spot>,
+    ) -> Result<Option<i64>> {
         let state = self.shared.state.lock();
         let Some(assigned) = state.partitions.get(partition) else {
             return Err(Error::IllegalState("the partition is not assigned to this consumer"));
@@ -268,7 +304,7 @@ impl Consumer {
             Some(cursor) if cursor.at == *partition && cursor.version == position.version() => {
                 Ok(Some(cursor.next_offset()))
             }
-            _ => Ok(position.consumed()),
+            _ => Ok(of(position).map(|at| at.offset)),
         }
     }
 
@@ -282,7 +318,7 @@ impl Consumer {
     /// first answer, and for a partition that is not assigned.
     pub fn current_lag(&self, partition: &TopicPartition) -> Option<i64> {
         let end = self.shared.state.lock().partitions.get(partition)?.end?;
-        let position = self.position_now(partition).ok()??;
+        let position = self.position_now(partition, Position::consumed).ok()??;
         Some(end.saturating_sub(position).max(0))
     }
 
@@ -311,9 +347,16 @@ impl Consumer {
         ConsumerMetrics {
             client_id: self.shared.config.common.client_id.clone(),
             taken,
-            period: taken - stats.started,
+            period: taken.saturating_duration_since(stats.started),
             records_consumed_total: stats.records.get() + not_counted,
             bytes_consumed_total: stats.bytes.get(),
+            certificates_outdated: self
+                .shared
+                .config
+                .common
+                .security
+                .certificates_outdated()
+                .is_some(),
             brokers: stats.snapshot(),
             group: self.shared.group.as_ref().map(|group| group.stats.snapshot(taken)),
             partitions: held.into_iter().map(partition).collect(),
@@ -331,7 +374,8 @@ impl Consumer {
     /// the time runs out.
     ///
     /// # Errors
-    /// What keeps a partition from being read, such as [`Error::Corrupt`] or [`Error::OffsetOutOfRange`]. Other
+    /// What keeps a partition from being read, such as [`Error::Corrupt`], [`Error::OffsetOutOfRange`] or
+    /// [`Error::LogTruncated`]. Other
     /// partitions are not affected and polling goes on; the position of the one affected stays where it is, and later
     /// polls say so again, until a seek (for a damaged batch to its `next_offset`, as [`Error::Corrupt`] shows) or until it
     /// can be read after all. Brokers that cannot be reached are no error here: the consumer
@@ -451,7 +495,7 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
-        let deadline = Instant::now() + self.shared.config.common.default_api_timeout;
+        let deadline = Instant::now().later(self.shared.config.common.default_api_timeout);
         let topic = self.shared.metadata.topic(topic, deadline).await?;
         let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
             topic: topic.name.clone(),
@@ -491,9 +535,7 @@ impl Consumer {
         timeout: Duration,
         mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Result<Option<T>> {
-        let deadline = Instant::now() + timeout;
-        // While it waits the application counts as polling, and no longer.
-        let _waiting = Waiting::of(&self.shared);
+        let deadline = Instant::now().later(timeout);
         tokio::select! {
             biased;
             result = poll_fn(|cx| {
@@ -615,7 +657,7 @@ impl Consumer {
         self.shared.stats.records.add(cursor.take_given());
         let mut state = self.shared.state.lock();
         if let Some(assigned) = state.partitions.get_mut(&cursor.at) {
-            assigned.position.on_consumed(cursor.version, cursor.next_offset());
+            assigned.position.on_consumed(cursor.version, cursor.spot());
         }
     }
 
@@ -656,26 +698,15 @@ impl Consumer {
     }
 }
 
-/// Clears the waker of a poll when it ends or is dropped.
-struct Waiting(Arc<Shared>);
-
-impl Waiting {
-    /// Only a group asks who waits.
-    fn of(shared: &Arc<Shared>) -> Option<Self> {
-        shared.group.is_some().then(|| Self(shared.clone()))
+/// The position that the application names.
+fn valid_spot(to: &OffsetAndMetadata) -> Result<Spot> {
+    if to.offset < 0 {
+        return Err(Error::IllegalState("an offset is never negative"));
     }
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waiting")
+    if to.leader_epoch.is_some_and(|epoch| epoch < 0) {
+        return Err(Error::IllegalState("a leader epoch is never negative"));
     }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        drop(self.0.state.lock().take_waker());
-    }
+    Ok(to.spot())
 }
 
 impl Drop for Consumer {

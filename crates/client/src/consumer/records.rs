@@ -1,10 +1,10 @@
 //! What [`crate::Consumer`] gives out.
 
-use std::{ops::Deref, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use curtail_wire::records::{RecordRef, Records as WireRecords};
 
-use crate::{ConsumerRecord, Error, Result};
+use crate::{ConsumerRecord, Error, OffsetAndMetadata, Result, TopicPartition};
 
 /// Records of one [`crate::Consumer::poll`], in the order of their partitions' logs; empty when the time ran out.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,28 @@ impl Records {
     /// The records themselves.
     pub fn into_vec(self) -> Vec<ConsumerRecord> {
         self.0
+    }
+
+    /// The offset after the last record of each partition, with that record's leader epoch: the offsets to commit once the
+    /// records are processed (KIP-1094).
+    pub fn next_offsets(&self) -> BTreeMap<TopicPartition, OffsetAndMetadata> {
+        let mut next = BTreeMap::new();
+        let mut last: Option<&ConsumerRecord> = None;
+        for record in self.0.iter().rev() {
+            // Records of one partition are neighbours.
+            if last.is_some_and(|last| {
+                last.partition == record.partition && last.topic == record.topic
+            }) {
+                continue;
+            }
+            last = Some(record);
+            let at = TopicPartition { topic: record.topic.clone(), partition: record.partition };
+            next.entry(at).or_insert_with(|| OffsetAndMetadata {
+                leader_epoch: record.leader_epoch(),
+                ..OffsetAndMetadata::new(record.offset + 1)
+            });
+        }
+        next
     }
 }
 
@@ -65,6 +87,12 @@ impl RecordBatch {
     /// Offset of the batch's last record, which a compacted topic may no longer have.
     pub fn last_offset(&self) -> i64 {
         self.records.batch_header().last_offset()
+    }
+
+    /// Epoch of the leader that appended the batch, `None` where brokers keep no epochs.
+    pub fn leader_epoch(&self) -> Option<i32> {
+        let epoch = self.records.batch_header().partition_leader_epoch;
+        (epoch >= 0).then_some(epoch)
     }
 
     /// The next record, borrowed.

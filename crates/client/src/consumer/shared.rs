@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
+    pin::pin,
     sync::{Arc, Weak},
     task::Waker,
     time::Duration,
@@ -14,17 +15,18 @@ use std::{
 use curtail_net::Env;
 use curtail_proto::{
     backoff::Backoff,
+    later::Later,
     metadata::Snapshot,
     plant::{Plant, planted},
-    position::{Misfit, Policy, Position, Version, Versions},
+    position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
-use curtail_wire::{ErrorCode, Uuid};
+use curtail_wire::{ErrorCode, Uuid, frame};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::Notify,
     task::{AbortHandle, JoinHandle},
-    time::Instant,
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -32,7 +34,7 @@ use super::{
     credit::{Held, LaneSignal},
     cursor::Cursor,
     group::{Group, place},
-    lane,
+    lane, validate,
 };
 use crate::{
     ConsumerConfig, Error, Result, TopicPartition,
@@ -41,6 +43,16 @@ use crate::{
     metadata::{Listener, MetadataHandle},
     metrics::ConsumerStats,
 };
+
+/// Room in a fetch response for what is not records.
+const RESPONSE_OVERHEAD: usize = 1024 * 1024;
+
+/// The largest response that the settings ask for. A broker returns at least one batch whatever its size: one beyond the
+/// limit is reported with the setting that makes room for it.
+pub(super) fn receive_limit(config: &ConsumerConfig) -> usize {
+    let asked = usize::try_from(config.fetch_max_bytes).unwrap_or(0);
+    asked.saturating_add(RESPONSE_OVERHEAD).max(frame::DEFAULT_LIMIT)
+}
 
 /// The consumer, less what only its owner touches.
 pub(super) struct Shared {
@@ -65,6 +77,10 @@ pub(super) struct State {
     /// By broker id. Lanes stay when their last partition leaves: it may come back.
     pub(super) lanes: BTreeMap<i32, LaneEntry>,
     buffer: Buffer,
+    /// Partitions whose position may need validation by the leader.
+    pub(super) unvalidated: BTreeSet<TopicPartition>,
+    /// Wakes the task that validates.
+    pub(super) validator: Arc<Notify>,
     /// Partitions that nobody has given a position, told to the application if it polls all the same.
     unplaced: BTreeSet<TopicPartition>,
     /// Errors that belong to no place in the buffer.
@@ -81,7 +97,6 @@ pub(super) struct Assigned {
     /// What the group is known to have committed.
     pub(super) committed: Option<i64>,
     pub(super) topic_id: Uuid,
-    pub(super) leader_epoch: i32,
     /// The broker that it is read from, once known.
     pub(super) lane: Option<i32>,
     /// The replica that the leader would have us read, and until when we do (KIP-392).
@@ -90,6 +105,8 @@ pub(super) struct Assigned {
     /// A failure is in the buffer: nothing is fetched before the application has seen it.
     pub(super) halted: bool,
     pub(super) failures: u32,
+    /// Since when leaders refuse to validate the position.
+    pub(super) refused_since: Option<Instant>,
     /// Nothing is asked before this moment.
     pub(super) retry_at: Option<Instant>,
     pub(super) high_watermark: Option<i64>,
@@ -121,6 +138,9 @@ pub(super) enum Next {
     Nothing,
 }
 
+/// Shortest [`Shared::patience`]: with `retry.backoff.max.ms=0` a lane would refresh the metadata without a pause.
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+
 impl Shared {
     pub(super) fn new(
         config: ConsumerConfig,
@@ -142,6 +162,7 @@ impl Shared {
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
+        shared.watch(validate::run(shared.clone()));
         if let Some(group) = &shared.group {
             group.start(&shared);
         }
@@ -168,7 +189,13 @@ impl Shared {
     pub(super) fn pause(&self, assigned: &mut Assigned, pauses: Backoff) {
         assigned.failures += 1;
         let pause = pauses.after(assigned.failures, self.env.entropy.unit());
-        assigned.retry_at = Some(Instant::now() + pause);
+        assigned.retry_at = Some(Instant::now().later(pause));
+    }
+
+    /// As [`Self::pause`], after a refusal with this error.
+    pub(super) fn pause_after(&self, error: ErrorCode, assigned: &mut Assigned) {
+        let pauses = self.pauses();
+        self.pause(assigned, if is_soon_over(error) { pauses.soon() } else { pauses });
     }
 
     pub(super) fn pauses(&self) -> Backoff {
@@ -176,13 +203,24 @@ impl Shared {
         Backoff { initial: common.retry_backoff, max: common.retry_backoff_max }
     }
 
-    /// Has the next poll end with the error if it is one that trying again does not mend.
+    /// Makes the next poll return the error if only the application or an operator can remove its cause.
     pub(super) fn report_refusal(&self, error: &Error) {
-        if matches!(error, Error::Authentication { .. }) {
-            let mut state = self.state.lock();
-            state.report(error.clone());
-            state.wake_application();
+        let lasts = matches!(
+            error,
+            Error::Authentication { .. }
+                | Error::UnsupportedVersion(_)
+                | Error::ResponseTooLarge { .. }
+        );
+        if lasts {
+            self.report(error.clone());
         }
+    }
+
+    /// Makes the next poll return the error.
+    pub(super) fn report(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.report(error);
+        state.wake_application();
     }
 
     /// Connects to a broker by its id.
@@ -193,7 +231,36 @@ impl Shared {
             let broker = format!("broker {node}").into();
             return Err(Error::Connection { broker, reason: "its address is not known".into() });
         };
-        Connection::open(&self.env, &self.config.common, &known.host, known.port).await
+        let common = &self.config.common;
+        let mut connection = Connection::open(&self.env, common, &known.host, known.port).await?;
+        connection.set_receive_limit(receive_limit(&self.config), "fetch.max.bytes");
+        Ok(connection)
+    }
+
+    /// Time a broker gets for a response before newer leaders are looked up elsewhere.
+    pub(super) fn patience(&self) -> Duration {
+        self.config.common.retry_backoff_max.max(LEAST_PATIENCE)
+    }
+
+    /// Runs an exchange with a broker. While it takes longer than `patience`, asks the others for newer leaders.
+    pub(super) async fn suspecting<T>(
+        &self,
+        node: i32,
+        patience: Duration,
+        exchange: impl Future<Output = T>,
+    ) -> T {
+        let mut exchange = pin!(exchange);
+        let mut suspect_at = Instant::now().later(patience);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut exchange => return done,
+                () = sleep_until(suspect_at) => {
+                    self.metadata.request_refresh_avoiding(None, node);
+                    suspect_at = suspect_at.later(patience);
+                }
+            }
+        }
     }
 
     /// Replaces the assignment. Partitions that stay keep their positions and their records in the buffer.
@@ -268,7 +335,7 @@ impl Shared {
     fn watch_unknown(&self, topic: Arc<str>) {
         let me = self.me.clone();
         let metadata = self.metadata.clone();
-        let deadline = Instant::now() + self.config.common.default_api_timeout;
+        let deadline = Instant::now().later(self.config.common.default_api_timeout);
         self.watch(async move {
             if let Err(error) = metadata.topic(&topic, deadline).await
                 && let Some(shared) = me.upgrade()
@@ -323,13 +390,14 @@ impl Shared {
         let preferred = assigned.preferred.filter(|(id, _)| snapshot.node(*id).is_some());
         let to = preferred.map_or(leader.id, |(id, _)| id);
         let moved = assigned.lane != Some(to);
-        if !moved && assigned.leader_epoch == leader.epoch {
+        if !moved && assigned.position.leader_epoch() == Some(leader.epoch) {
             return;
         }
         // A new leader, or a new term of the old one: what failed before says nothing about it.
-        assigned.leader_epoch = leader.epoch;
+        assigned.position.on_leader(leader.epoch);
         assigned.retry_at = None;
         assigned.failures = 0;
+        assigned.refused_since = None;
         if moved {
             state.leave_lane(at);
             self.enter_lane(state, to, at);
@@ -355,6 +423,24 @@ impl Shared {
         }
     }
 
+    /// Acts on a response that a partition's position does not fit.
+    pub(super) fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
+        match misfit {
+            Misfit::Stale => {}
+            Misfit::Moved => state.drop_buffered(at),
+            Misfit::NotYet => {
+                if let Some(assigned) = state.partitions.get_mut(at) {
+                    self.pause(assigned, self.pauses());
+                }
+            }
+            Misfit::Unresolved(offset) => state.fail(at, out_of_range(at, offset)),
+            Misfit::Truncated(truncation) => state.fail(at, truncated(at, truncation)),
+        }
+        if matches!(misfit, Misfit::Unresolved(_) | Misfit::Truncated(_)) {
+            self.settled.notify_waiters();
+        }
+    }
+
     fn check_topic_id(&self, state: &mut State, id: Uuid, at: &TopicPartition) {
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         if assigned.topic_id == id {
@@ -365,9 +451,7 @@ impl Shared {
         if recreated {
             let misfit = assigned.position.on_recreated(self.policy(), &mut state.versions);
             state.drop_buffered(at);
-            if let Misfit::Unresolved(offset) = misfit {
-                state.fail(at, out_of_range(at, offset));
-            }
+            self.misfit(state, at, misfit);
         }
         state.touch(at);
     }
@@ -486,9 +570,14 @@ impl Listener for Shared {
 }
 
 impl State {
-    /// Has the partition's lane look at it before its next request.
+    /// Makes the partition's lane look at it before its next request, and the validator if its position needs that.
     pub(super) fn touch(&mut self, at: &TopicPartition) {
-        let node = self.partitions.get(at).and_then(|assigned| assigned.lane);
+        let Some(assigned) = self.partitions.get(at) else { return };
+        let node = assigned.lane;
+        if assigned.position.validation().is_some() {
+            self.unvalidated.insert(at.clone());
+            self.validator.notify_one();
+        }
         if let Some(lane) = node.and_then(|node| self.lanes.get_mut(&node)) {
             lane.dirty.insert(at.clone());
             lane.signal.wake.notify_one();
@@ -542,11 +631,6 @@ impl State {
     pub(super) fn unplaced(&mut self, at: &TopicPartition) {
         self.unplaced.insert(at.clone());
         self.wake_application();
-    }
-
-    /// Whether a poll is waiting for records.
-    pub(super) fn is_application_waiting(&self) -> bool {
-        self.waker.is_some()
     }
 
     pub(super) fn wake_application(&mut self) {
@@ -636,6 +720,7 @@ impl State {
         self.buffer.clear(&mut assigned.queue);
         assigned.halted = false;
         assigned.failures = 0;
+        assigned.refused_since = None;
         assigned.retry_at = None;
         self.touch(at);
         Ok(())
@@ -648,12 +733,12 @@ impl Assigned {
             position,
             committed: None,
             topic_id: Uuid::ZERO,
-            leader_epoch: -1,
             lane: None,
             preferred: None,
             paused: false,
             halted: false,
             failures: 0,
+            refused_since: None,
             retry_at: None,
             high_watermark: None,
             end: None,
@@ -666,6 +751,18 @@ impl Assigned {
 
 pub(super) fn out_of_range(at: &TopicPartition, offset: i64) -> Error {
     Error::OffsetOutOfRange { topic: at.topic.clone(), partition: at.partition, offset }
+}
+
+fn truncated(at: &TopicPartition, truncation: Truncation) -> Error {
+    let Truncation { at: lost, diverges } = truncation;
+    Error::LogTruncated {
+        topic: at.topic.clone(),
+        partition: at.partition,
+        offset: lost.offset,
+        leader_epoch: lost.epoch,
+        divergent_offset: diverges.map(|spot| spot.offset),
+        divergent_epoch: diverges.map(|spot| spot.epoch),
+    }
 }
 
 /// A fetch or a lookup that the broker refused.

@@ -7,15 +7,13 @@ use std::{
 
 use futures_core::Stream;
 
-use super::{Consumer, Waiting};
+use super::Consumer;
 use crate::{ConsumerRecord, Result};
 
 /// See [`Consumer::stream`].
 #[derive(Debug)]
 pub struct RecordStream<'a> {
     consumer: &'a mut Consumer,
-    /// An application that has dropped its stream does not wait for records any more.
-    _waiting: Option<Waiting>,
 }
 
 /// See [`Consumer::into_stream`].
@@ -26,8 +24,7 @@ pub struct IntoStream {
 
 impl<'a> RecordStream<'a> {
     pub(super) fn new(consumer: &'a mut Consumer) -> Self {
-        let waiting = Waiting::of(&consumer.shared);
-        Self { consumer, _waiting: waiting }
+        Self { consumer }
     }
 }
 

@@ -209,6 +209,25 @@ fn aborted_records_are_shown_only_to_who_reads_uncommitted() {
     assert_eq!(drain(&mut cursor(0, &parts, Some(vec![(2, 2), (1, 0)]))).unwrap(), [4]);
 }
 
+#[test]
+fn receive_limit_follows_from_the_settings() {
+    const MIB: usize = 1024 * 1024;
+    let limit = |fetch_max_bytes| {
+        super::shared::receive_limit(&ConsumerConfig {
+            fetch_max_bytes,
+            ..ConsumerConfig::new("127.0.0.1:9092")
+        })
+    };
+    // Asking for little does not make brokers return less than one batch.
+    for small in [0, 1, 52_428_800, 100 << 20] {
+        assert!(limit(small) >= 100 * MIB, "{small}");
+    }
+    for large in [200 << 20, i32::MAX] {
+        let records = usize::try_from(large).unwrap();
+        assert!(limit(large) > records, "no room for what is not records beside {large}");
+    }
+}
+
 /// Consumers, and what they are waited for with, go to other threads.
 #[test]
 fn everything_is_send() {

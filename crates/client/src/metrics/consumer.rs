@@ -27,6 +27,9 @@ pub struct ConsumerMetrics {
     pub records_consumed_total: u64,
     /// Bytes of the answers' records that were given out to their end, compressed.
     pub bytes_consumed_total: u64,
+    /// Whether certificates read before are in use because their files have changed and cannot be used
+    /// ([`crate::SecurityConfig::certificates_outdated`]).
+    pub certificates_outdated: bool,
     /// By broker id. A broker is here from its first answer on.
     pub brokers: BTreeMap<i32, FetchMetrics>,
     /// What concerns the group; `None` without a `group.id`.
@@ -135,6 +138,7 @@ impl ConsumerMetrics {
         all.list(&mut whole);
         whole.rate("records-consumed", self.records_consumed_total);
         whole.rate("bytes-consumed", self.bytes_consumed_total);
+        whole.put("certificates-outdated", f64::from(u8::from(self.certificates_outdated)));
         let per_request = self.records_consumed_total as f64 / all.fetch_total.max(1) as f64;
         whole.put("records-per-request-avg", per_request);
         if let Some(lag) = self.records_lag_max() {

@@ -160,7 +160,7 @@ impl GroupStats {
             }
             Course::Settled => {
                 if let Some(began) = times.began.take() {
-                    self.rebalances.record(nanos(now - began), 1);
+                    self.rebalances.record(nanos(now.saturating_duration_since(began)), 1);
                     times.rebalanced = Some(now);
                 }
             }

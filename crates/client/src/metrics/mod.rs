@@ -58,6 +58,9 @@ pub struct ProducerMetrics {
     pub record_error_total: u64,
     /// Bytes of batches that wait for a leader: no broker has them.
     pub leaderless_bytes: usize,
+    /// Whether certificates read before are in use because their files have changed and cannot be used
+    /// ([`crate::SecurityConfig::certificates_outdated`]).
+    pub certificates_outdated: bool,
     /// By broker id. A broker is here from the first partition on that it has led.
     pub brokers: BTreeMap<i32, BrokerMetrics>,
 }

@@ -128,6 +128,7 @@ impl Group {
         self.put("buffer-total-bytes", metrics.buffer_total_bytes as f64);
         self.put("buffer-available-bytes", metrics.buffer_available_bytes as f64);
         self.put("leaderless-bytes", metrics.leaderless_bytes as f64);
+        self.put("certificates-outdated", f64::from(u8::from(metrics.certificates_outdated)));
         self.total_time("bufferpool-wait-time-ns", &metrics.buffer_wait);
         self.total_time("metadata-wait-time-ns", &metrics.metadata_wait);
         self.total_time("flush-time-ns", &metrics.flush_time);

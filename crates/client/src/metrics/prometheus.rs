@@ -79,6 +79,11 @@ impl PrometheusText {
         ] {
             self.sample("gauge", name, help, &[client], value as f64);
         }
+        self.outdated(
+            "curtail_producer_certificates_outdated",
+            client,
+            metrics.certificates_outdated,
+        );
         let help = "Records that were refused or not acknowledged.";
         let failed = metrics.record_error_total as f64;
         self.sample("counter", "curtail_producer_record_errors_total", help, &[client], failed);
@@ -86,6 +91,11 @@ impl PrometheusText {
             self.broker(&[client, ("broker", &id.to_string())], broker);
         }
         self
+    }
+
+    fn outdated(&mut self, name: &'static str, client: (&str, &str), outdated: bool) {
+        let help = "1 while certificates read before are in use because their files cannot be used, otherwise 0.";
+        self.sample("gauge", name, help, &[client], f64::from(u8::from(outdated)));
     }
 
     fn broker(&mut self, labels: &[(&str, &str); 2], broker: &BrokerMetrics) {
@@ -144,6 +154,11 @@ impl PrometheusText {
         ] {
             self.sample("counter", name, help, &[client], total as f64);
         }
+        self.outdated(
+            "curtail_consumer_certificates_outdated",
+            client,
+            metrics.certificates_outdated,
+        );
         for (id, broker) in &metrics.brokers {
             let id = id.to_string();
             let labels = [client, ("broker", id.as_str())];

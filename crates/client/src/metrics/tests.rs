@@ -13,6 +13,7 @@ fn metrics(stats: &ProducerStats) -> ProducerMetrics {
         flush_time: stats.flush_time.snapshot(),
         record_error_total: stats.record_errors.get(),
         leaderless_bytes: 0,
+        certificates_outdated: false,
         brokers: stats.snapshot(),
     }
 }

@@ -4,17 +4,20 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicI32, Ordering},
     },
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, ready},
 };
 
 use curtail_proto::accumulator::Share;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{interceptor::Interception, memory::Reservation};
+use super::{
+    awaited::{Awaited, Slot},
+    interceptor::Interception,
+    memory::Reservation,
+};
 use crate::{BatchMetadata, Error, RecordMetadata, Result};
 
 /// When a batch passed its stations. Cheap: one clock reading for the first record, each request and each answer.
@@ -39,48 +42,6 @@ pub(super) struct Acknowledged {
     pub(super) bytes: usize,
     pub(super) attempts: u32,
     pub(super) timing: Timing,
-}
-
-/// A value that comes once, and who waits for it.
-#[derive(Debug)]
-struct Awaited<T> {
-    value: OnceLock<T>,
-    waiters: Mutex<Vec<Waker>>,
-}
-
-impl<T> Awaited<T> {
-    fn new() -> Self {
-        Self { value: OnceLock::new(), waiters: Mutex::default() }
-    }
-
-    fn get(&self) -> Option<&T> {
-        self.value.get()
-    }
-
-    /// The first value stays.
-    fn set(&self, value: T) {
-        if self.value.set(value).is_err() {
-            return;
-        }
-        for waiter in std::mem::take(&mut *self.waiters.lock()) {
-            waiter.wake();
-        }
-    }
-
-    fn poll(&self, cx: &Context<'_>) -> Poll<&T> {
-        if let Some(value) = self.value.get() {
-            return Poll::Ready(value);
-        }
-        let mut waiters = self.waiters.lock();
-        // Setting comes before the waiters are taken: seen unset under the lock, this waker is woken.
-        if let Some(value) = self.value.get() {
-            return Poll::Ready(value);
-        }
-        if !waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
-            waiters.push(cx.waker().clone());
-        }
-        Poll::Pending
-    }
 }
 
 /// What becomes of every record of a batch.
@@ -160,8 +121,7 @@ impl BatchResult {
     pub(super) async fn resolved(self: Arc<Self>) {
         let mut open = vec![self];
         while let Some(result) = open.pop() {
-            std::future::poll_fn(|cx| result.fate.poll(cx).map(drop)).await;
-            if let Some(Fate::Split(parts)) = result.fate.get() {
+            if let Fate::Split(parts) = result.fate.wait().await {
                 open.extend(parts.iter().map(|part| part.result.clone()));
             }
         }
@@ -217,7 +177,7 @@ impl Ticket {
 
     /// Waits until the record is in a batch, or will never be.
     pub(super) async fn settled(self: Arc<Self>) {
-        std::future::poll_fn(|cx| self.placed.poll(cx).map(drop)).await;
+        self.placed.wait().await;
     }
 }
 
@@ -235,9 +195,9 @@ impl Placement {
     }
 
     /// The record is in the batch of `delivery`.
-    pub(super) fn placed(self, delivery: Delivery) {
-        if let Place::InBatch(in_batch) = delivery.place {
-            self.0.placed.set(Ok(in_batch));
+    pub(super) fn placed(self, delivery: &Delivery) {
+        if let Place::InBatch(in_batch) = &delivery.place {
+            self.0.placed.set(Ok(in_batch.clone()));
         }
     }
 
@@ -394,6 +354,8 @@ impl Drop for Completion {
 #[derive(Debug)]
 pub struct Delivery {
     place: Place,
+    /// Where its waker is, in the batch or the ticket of `place`.
+    slot: Slot,
 }
 
 /// Where the record is.
@@ -422,16 +384,22 @@ impl InBatch {
         }
         (result, index)
     }
+
+    /// The record in the batch that it is in now.
+    fn followed(&self) -> Self {
+        let (result, index) = self.now();
+        Self { result: result.clone(), index, timestamp: self.timestamp }
+    }
 }
 
 impl Delivery {
     /// The `index`th record of a batch, made at `timestamp`.
     pub(super) fn new(result: Arc<BatchResult>, index: u32, timestamp: i64) -> Self {
-        Self { place: Place::InBatch(InBatch { result, index, timestamp }) }
+        Self { place: Place::InBatch(InBatch { result, index, timestamp }), slot: Slot::NONE }
     }
 
     pub(super) fn waiting(ticket: Arc<Ticket>) -> Self {
-        Self { place: Place::Waiting(ticket) }
+        Self { place: Place::Waiting(ticket), slot: Slot::NONE }
     }
 
     fn in_batch(&self) -> Option<&InBatch> {
@@ -490,20 +458,35 @@ impl Future for Delivery {
     type Output = Result<RecordMetadata>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Place::Waiting(ticket) = &self.place {
-            match ready!(ticket.placed.poll(cx)).clone() {
-                Ok(in_batch) => self.place = Place::InBatch(in_batch),
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        // A value that has come stays. That of a batch that was split leads to another one.
+        let this = &mut *self;
         loop {
-            if let Some(outcome) = self.outcome() {
-                return Poll::Ready(outcome);
-            }
-            if let Place::InBatch(in_batch) = &self.place {
-                ready!(in_batch.now().0.fate.poll(cx));
-            }
+            let next = match &this.place {
+                Place::Waiting(ticket) => {
+                    match ready!(ticket.placed.poll(cx, &mut this.slot)).clone() {
+                        Ok(in_batch) => in_batch,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+                Place::InBatch(in_batch) => {
+                    let InBatch { result, index, timestamp } = in_batch;
+                    match ready!(result.fate.poll(cx, &mut this.slot)) {
+                        Fate::Settled(outcome) => {
+                            return Poll::Ready(result.describe(outcome, *index, *timestamp));
+                        }
+                        Fate::Split(_) => in_batch.followed(),
+                    }
+                }
+            };
+            this.place = Place::InBatch(next);
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        match &self.place {
+            Place::Waiting(ticket) => ticket.placed.leave(&mut self.slot),
+            Place::InBatch(in_batch) => in_batch.result.fate.leave(&mut self.slot),
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    lane::{Lane, Link, Pumped, Suspected, Up},
+    lane::{Lane, Link, Pumped, Suspected, Up, Waits},
     renewal::Renewal,
     settle,
     shared::{Shared, address_of},
@@ -72,7 +72,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.health.set(Trouble::Unreachable);
                 strong.notice(&lane);
                 failures += 1;
-                if matches!(error, Error::Authentication { .. }) {
+                if matches!(error, Error::Authentication { .. } | Error::UnsupportedVersion(_)) {
                     refuse(&lane, &strong, &error);
                 }
                 give_up_late(&lane, &strong, &error);
@@ -143,11 +143,9 @@ fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     }
     look_up(lane, shared);
     look_up_avoided(lane, shared);
-    // The next connection may take longer to open than what waits for it has.
-    shared.stranded.notify_one();
 }
 
-/// The broker does not believe who the client is, or the other way round: what waits for it has nothing to wait for.
+/// Fails the records that wait for a broker which refuses this client whatever it sends.
 fn refuse(lane: &Lane, shared: &Shared, error: &Error) {
     for partition in lane.waiting() {
         shared.refuse(&partition, error);
@@ -330,7 +328,7 @@ impl Session {
             return Err(connection_error(&self.peer, reason));
         }
         if suspected.is_new {
-            tokio::spawn(knock(lane.clone(), shared.me(), suspected.limit));
+            shared.runtime.spawn(knock(lane.clone(), shared.me(), suspected.limit));
         }
         Ok(())
     }
@@ -423,20 +421,20 @@ impl Session {
         let (overdue, suspected) = match &mut *lane.link() {
             Link::Up(up) => {
                 up.armed = None;
-                let overdue = up.in_flight.next_deadline().is_some_and(|deadline| deadline <= now);
-                (overdue, lane.suspect_if_late(up, now))
+                (up.overdue_request(now), lane.suspect_if_late(up, now))
             }
-            Link::Down => (false, None),
+            Link::Down => (None, None),
         };
         if let Some(suspected) = suspected {
             self.look_into(&suspected, lane, shared)?;
         }
-        if overdue {
-            for partition in lane.waiting() {
-                shared.expire(&partition, None);
-            }
+        if let Some(waits) = overdue {
             let limit = shared.config.common.request_timeout.as_millis();
-            let reason = format!("no answer within request.timeout.ms={limit}");
+            let what = match waits {
+                Waits::ForResponse => "no response",
+                Waits::ForSocket => "the broker reads nothing: a request was not written",
+            };
+            let reason = format!("{what} within request.timeout.ms={limit}");
             return Poll::Ready(Err(connection_error(&self.peer, reason)));
         }
         Poll::Ready(Ok(()))

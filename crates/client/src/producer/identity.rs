@@ -80,15 +80,6 @@ impl Identity {
         }
     }
 
-    /// Whether batches of any partition may have to wait for the producer's id, or for a coordinator.
-    pub(super) fn may_hold_back(&self) -> bool {
-        match self {
-            Self::None => false,
-            Self::Idempotent(given) => given.is_short(),
-            Self::Transactional(_) => true,
-        }
-    }
-
     /// Whether an id that is asked for as soon as the producer starts has not arrived.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self, Self::Idempotent(given) if given.newest.load().is_none())

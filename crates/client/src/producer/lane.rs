@@ -19,6 +19,7 @@ use curtail_net::Socket;
 use curtail_proto::{
     accumulator::{Batch, Readiness},
     inflight::InFlight,
+    later::Later,
     load::Load,
     metadata::Leader,
     pipelining::Pipelining,
@@ -33,8 +34,15 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 mod collect;
+#[cfg(test)]
+mod tests;
+mod unsent;
 
-use self::collect::Trial;
+pub(super) use self::unsent::{Overdue, Waits};
+use self::{
+    collect::{Collected, Trial},
+    unsent::Unsent,
+};
 use super::{
     delivery::Completion,
     partition::{Partition, PartitionState, Place},
@@ -111,10 +119,8 @@ pub(super) struct Up {
     pub(super) answer_time: AnswerTime,
     /// Bytes of requests that the socket has not taken yet, in order.
     outgoing: VecDeque<Bytes>,
-    /// When the oldest request with bytes among `outgoing` was built.
-    writing_since: Option<Instant>,
-    /// Requests with acks=0 whose bytes are still among `outgoing`.
-    unanswered: Vec<Request>,
+    /// The newest request, while bytes of it are among `outgoing`. Another one is built only after that.
+    unsent: Option<Unsent>,
     glue: BytesMut,
     /// Bytes of `buffer.memory` that the requests without an answer hold.
     sent_bytes: usize,
@@ -197,8 +203,7 @@ impl Up {
             pipelining: Pipelining::default(),
             answer_time,
             outgoing: VecDeque::new(),
-            writing_since: None,
-            unanswered: Vec::new(),
+            unsent: None,
             glue: BytesMut::new(),
             is_held: false,
             muted_until: None,
@@ -211,7 +216,7 @@ impl Up {
     /// Sends nothing for the time that the broker has asked for.
     pub(super) fn mute(&mut self, throttle: Duration, now: StdInstant) {
         if !throttle.is_zero() {
-            self.muted_until = self.muted_until.max(Some(now + throttle));
+            self.muted_until = self.muted_until.max(Some(now.later(throttle)));
         }
     }
 
@@ -260,6 +265,11 @@ impl Up {
         batches.map(|sent| sent.partition.topic.clone()).collect()
     }
 
+    /// Time at which the connection is closed because a request takes too long: for its response, or for the socket.
+    pub(super) fn next_deadline(&self) -> Option<StdInstant> {
+        earlier(self.in_flight.next_deadline(), self.unsent.as_ref().and_then(Unsent::deadline))
+    }
+
     /// Writes as much as the socket takes.
     fn flush(&mut self) -> io::Result<Pumped> {
         while !self.outgoing.is_empty() {
@@ -271,7 +281,12 @@ impl Up {
             match self.socket.try_write_vectored(&io[..slices]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => self.consume(written),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Pumped::Blocked),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if let Some(unsent) = &mut self.unsent {
+                        unsent.was_blocked = true;
+                    }
+                    return Ok(Pumped::Blocked);
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -279,6 +294,9 @@ impl Up {
     }
 
     fn consume(&mut self, mut written: usize) {
+        if let Some(unsent) = &mut self.unsent {
+            unsent.is_begun = true;
+        }
         while let Some(front) = self.outgoing.front_mut() {
             if written < front.len() {
                 front.advance(written);
@@ -374,11 +392,8 @@ impl Lane {
             if up.flush()? == Pumped::Blocked {
                 return Ok(Pumped::Blocked);
             }
-            if let Some(since) = up.writing_since.take().filter(|_| self.stats.stamps()) {
-                self.stats.drained(since.elapsed());
-            }
-            for request in up.unanswered.drain(..) {
-                super::settle::written_without_answer(shared, request);
+            if let Some(unsent) = up.unsent.take() {
+                self.written(up, shared, unsent);
             }
             if up.in_flight.len() >= self.max_in_flight || up.is_held || up.is_muted() {
                 return Ok(Pumped::Done);
@@ -387,10 +402,13 @@ impl Lane {
             if self.waits_for_answer(up, shared, now) {
                 return Ok(Pumped::Done);
             }
-            let (batches, trials) = self.collect(shared, now.into_std());
-            let is_done = batches.is_empty();
-            if !is_done {
+            let Collected { batches, trials, overdue } = self.collect(shared, now.into_std());
+            let is_done = batches.is_empty() && overdue.is_empty();
+            if !batches.is_empty() {
                 self.enqueue(up, shared, batches, now);
+            }
+            for partition in overdue {
+                shared.expire(&partition, None);
             }
             for Trial { partition, whole } in trials {
                 whole.tell();
@@ -442,7 +460,20 @@ impl Lane {
         self.suspicion.is_some() && (is_overdue || was_late())
     }
 
-    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, written: Instant) {
+    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, now: Instant) {
+        up.pipelining.sent(up.in_flight.len(), now.into_std());
+        let first = |sent: &&Sent| sent.batch.attempts == 1;
+        for Sent { batch, .. } in batches.iter().filter(first) {
+            let queued = now.into_std().saturating_duration_since(batch.created);
+            self.stats.batch_taken(queued, batch.payload().len(), batch.records);
+        }
+        let bytes = self.build(up, shared, batches, now);
+        self.stats.request_built(bytes);
+    }
+
+    /// Builds a request and queues its bytes for the socket; returns their number. Its deadline counts from `built` until they
+    /// are written.
+    fn build(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, built: Instant) -> usize {
         let config = &shared.config;
         let out: Vec<OutBatch<'_>> = batches
             .iter()
@@ -470,25 +501,21 @@ impl Lane {
         head.encode_frame(&out, &mut up.glue, &mut frame);
         let bytes = frame.iter().map(Bytes::len).sum();
         up.outgoing.extend(frame);
-        up.writing_since.get_or_insert(written);
-        self.record_request(&batches, bytes, written);
-        let oldest = batches.iter().map(|sent| sent.batch.created).min();
-        // No batch waits for its answer beyond its own delivery timeout.
-        let deadline = oldest.map_or(written.into_std() + timeout, |created| {
-            (written.into_std() + timeout).min(created + config.delivery_timeout)
-        });
+        let deadline = built.into_std().later(timeout);
         let ahead = up.in_flight.len();
-        up.pipelining.sent(ahead, written.into_std());
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
-        let request = Request { batches, written, ahead, version, reserved };
+        let request = Request { batches, written: built, ahead, version, reserved };
         if config.acks == Acks::None {
-            // Kafka sends no answer; what the socket has taken is all there is to know.
-            up.unanswered.push(request);
-            return up.in_flight.skip();
+            // Kafka sends no response: a batch counts as written once the socket has taken it.
+            up.unsent = Some(Unsent::unanswered(request, deadline));
+            up.in_flight.skip();
+            return bytes;
         }
+        up.unsent = Some(Unsent::new(built));
         up.sent_bytes += reserved;
         up.in_flight.sent(request, deadline);
         self.publish_load(up);
+        bytes
     }
 
     /// Shows what is on its way to those who place records.
@@ -504,15 +531,6 @@ impl Lane {
         // One that was given work and has never answered is not to be taken for the quickest.
         let untried = || self.load.is_busy().then(|| now.saturating_sub(self.opened));
         self.load.expected_wait(usual.or_else(untried), now)
-    }
-
-    fn record_request(&self, batches: &[Sent], bytes: usize, written: Instant) {
-        self.stats.request_built(bytes);
-        let first = |sent: &&Sent| sent.batch.attempts == 1;
-        for Sent { batch, .. } in batches.iter().filter(first) {
-            let queued = written.into_std().saturating_duration_since(batch.created);
-            self.stats.batch_taken(queued, batch.payload().len(), batch.records);
-        }
     }
 
     /// Requests without an answer.
@@ -550,7 +568,7 @@ impl Lane {
 
     /// When the driver must look at the lane again if nothing else happens.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
-        let answer = earlier(up.in_flight.next_deadline(), self.late_at(up));
+        let answer = earlier(up.next_deadline(), self.late_at(up));
         if up.in_flight.len() >= self.max_in_flight || up.is_held || !up.outgoing.is_empty() {
             // What becomes due has to wait for an answer, or for the socket.
             return answer;
@@ -599,7 +617,7 @@ impl Lane {
         let oldest = up.in_flight.oldest()?;
         self.suspicion?;
         let limit = self.limit(up);
-        Some(up.late.map_or(oldest.written.into_std() + limit, |late| late.again))
+        Some(up.late.map_or(oldest.written.into_std().later(limit), |late| late.again))
     }
 
     /// Suspects the broker if its oldest request is unusually late, and says what is to be looked into now: at once when a
@@ -610,7 +628,7 @@ impl Lane {
         }
         let lookups = up.late.map_or(0, |late| late.lookups);
         let pause = FIRST_LOOKUP_PAUSE.saturating_mul(1 << lookups.min(8)).min(LOOKUP_PAUSE_MAX);
-        up.late = Some(Late { lookups: lookups + 1, again: now + pause });
+        up.late = Some(Late { lookups: lookups + 1, again: now.later(pause) });
         if lookups == 0 {
             self.health.set(Trouble::Suspect);
         }
@@ -689,7 +707,8 @@ impl Lane {
             Link::Down => Vec::new(),
             Link::Up(mut up) => {
                 *self.former_answer_time.lock() = up.answer_time;
-                up.unanswered.drain(..).chain(up.in_flight.drain()).collect()
+                let unsent = up.unsent.take().and_then(Unsent::into_unanswered);
+                unsent.into_iter().chain(up.in_flight.drain()).collect()
             }
         }
     }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use curtail_proto::{budget::Budget, load::Load};
+use curtail_proto::{
+    budget::{Budget, Ticket},
+    load::Load,
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::oneshot,
@@ -101,10 +104,10 @@ impl Books {
 
 impl Pool {
     /// Changes the books, then hands out what that has set free.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Books)) {
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Books) -> T) -> T {
         let mut granted = Vec::new();
         let mut books = self.books.lock();
-        change(&mut books);
+        let result = change(&mut books);
         while let Some(next) = books.budget.grant() {
             books.tell(next.broker);
             granted.push(next);
@@ -115,15 +118,26 @@ impl Pool {
             // One that no longer waits drops it, and so gives it back.
             let _ = next.who.send(Reservation { pool: self.clone(), broker, bytes });
         }
+        result
     }
 }
 
-/// Takes whoever stops waiting, for whatever reason, out of the queue.
-struct LeaveQueue<'a>(&'a Arc<Pool>);
+/// A place in the queue, given up on drop: when the wait ends, for whatever reason.
+struct Queued<'a> {
+    pool: &'a Arc<Pool>,
+    ticket: Ticket,
+}
 
-impl Drop for LeaveQueue<'_> {
+impl<'a> Queued<'a> {
+    fn up(pool: &'a Arc<Pool>, broker: i32, need: usize, who: Waiter) -> Self {
+        let ticket = pool.change(|books| books.budget.wait(broker, need, who));
+        Self { pool, ticket }
+    }
+}
+
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.0.change(|books| books.budget.forget(Waiter::is_closed));
+        self.pool.change(|books| books.budget.leave(self.ticket));
     }
 }
 
@@ -196,9 +210,8 @@ impl Memory {
         deadline: Instant,
         max_block: Duration,
     ) -> Result<Reservation> {
-        let _leave = LeaveQueue(&self.pool);
         let (who, granted) = oneshot::channel();
-        self.pool.change(|books| books.budget.wait(broker, self.need(size), who));
+        let _queued = Queued::up(&self.pool, broker, self.need(size), who);
         // Closing marks first and dismisses then: whoever queues up after that sees the mark.
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Closed);

@@ -8,6 +8,11 @@
 //! Lock order, outermost first: metadata writer, lane link, lane work, partition. The append path holds one of
 //! them at a time.
 
+mod awaited;
+#[cfg(test)]
+#[path = "awaited/tests.rs"]
+mod awaited_tests;
+mod deadlines;
 mod delivery;
 mod driver;
 mod identity;
@@ -24,10 +29,20 @@ mod topic;
 mod transaction;
 mod waiting;
 
+/// What [`awaited`] is made of; its loom test brings its own.
+mod sync {
+    pub(super) use std::sync::OnceLock;
+
+    pub(super) use parking_lot::Mutex;
+}
+
 use std::{sync::Arc, time::Duration};
 
 use curtail_net::Env;
-use curtail_proto::accumulator::{PartitionQueue, Placed, Readiness};
+use curtail_proto::{
+    accumulator::{PartitionQueue, Placed, Readiness},
+    later::Later,
+};
 use curtail_wire::records::{RecordData, encoded_len_bound};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -48,6 +63,7 @@ pub use self::{
 };
 use crate::{
     ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats,
+    runtime::within,
 };
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
@@ -112,8 +128,8 @@ enum Blocked {
 enum Entrance {
     /// From the application: only while the topic is open.
     Application,
-    /// From those that wait for the topic to open.
-    Waiting,
+    /// From those that wait for the topic to open, since this time.
+    Waiting(Instant),
 }
 
 impl Producer {
@@ -157,7 +173,8 @@ impl Producer {
     /// Cancel safe.
     pub async fn connect(&self) -> Result<()> {
         let limit = self.shared.config.max_block;
-        match timeout(limit, self.shared.metadata.connect_any()).await {
+        let connecting = async { timeout(limit, self.shared.metadata.connect_any()).await };
+        match within(&self.shared.runtime, connecting).await {
             Ok(connected) => connected.map(drop),
             Err(_) => Err(Error::Unreachable {
                 bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
@@ -173,8 +190,12 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe; what has begun goes on.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
+        within(&self.shared.runtime, self.warm_up_here(topics)).await
+    }
+
+    async fn warm_up_here(&self, topics: &[&str]) -> Result<()> {
         let limit = self.shared.config.max_block;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().later(limit);
         // All of them at once, so that they share requests.
         for topic in topics {
             self.shared.metadata.request_refresh(Some(topic));
@@ -225,7 +246,10 @@ impl Producer {
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         match self.try_append(&record)? {
             Ok(delivery) => Ok(delivery),
-            Err(blocked) => self.append_when_possible(record, blocked).await,
+            Err(blocked) => {
+                let appended = self.append_when_possible(record, blocked);
+                within(&self.shared.runtime, appended).await
+            }
         }
     }
 
@@ -331,7 +355,7 @@ impl Producer {
     /// What each partition of a topic has acknowledged, by partition; empty before the first send to the topic.
     pub fn partition_metrics(&self, topic: &str) -> Vec<PartitionMetrics> {
         let topics = self.shared.topics.load();
-        let partitions = topics.get(topic).map_or(&[][..], |topic| &topic.partitions);
+        let partitions = topics.get(topic).map_or(&[][..], |topic| topic.current());
         let read = partitions.iter().map(|partition| {
             let (records, bytes) = partition.counts.read();
             PartitionMetrics { partition: partition.index, records, bytes }
@@ -349,8 +373,9 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
-        let deadline = Instant::now() + self.shared.config.max_block;
-        Ok(self.shared.topic(topic, deadline).await?.partitions.len())
+        let deadline = Instant::now().later(self.shared.config.max_block);
+        let known = within(&self.shared.runtime, self.shared.topic(topic, deadline)).await;
+        Ok(known?.form.count)
     }
 
     async fn append_when_possible(
@@ -360,7 +385,7 @@ impl Producer {
     ) -> Result<Delivery> {
         let max_block = self.shared.config.max_block;
         let began = Instant::now();
-        let deadline = began + max_block;
+        let deadline = began.later(max_block);
         let stats = &self.shared.stats;
         loop {
             let memory = match blocked {
@@ -424,7 +449,7 @@ impl Shared {
         let mut passed = routing::Passed::default();
         let ends = topic.kept.ends();
         loop {
-            let target = Target { topic, partition, choice, may_leave: tries > 0 };
+            let target = Target { topic, partition, choice, may_leave: tries > 0, entrance };
             match target.append(shared, &data, size, &mut memory) {
                 Appended::Done(delivery) => {
                     if choice == Choice::Sticky && tries == 0 {
@@ -440,7 +465,7 @@ impl Shared {
                 }
                 Appended::BetterElsewhere => tries = 0,
             }
-            let current = topic.partitions.get(topic.sticky.current() as usize);
+            let current = topic.current().get(topic.sticky.current() as usize);
             if let Some(current) = current.filter(|_| choice == Choice::Sticky) {
                 partition = current;
             }
@@ -463,6 +488,7 @@ struct Target<'a> {
     choice: Choice,
     /// Whether another partition would do as well.
     may_leave: bool,
+    entrance: Entrance,
 }
 
 impl Target<'_> {
@@ -500,6 +526,10 @@ impl Target<'_> {
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
         if self.choice == Choice::Fixed {
             state.queue.bind();
+        }
+        if let Entrance::Waiting(since) = self.entrance {
+            state.queue.backdate(since.into_std());
+            shared.deadlines.no_later_than(since.later(shared.config.delivery_timeout).into_std());
         }
         let handover = match (readiness, state.place) {
             (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,

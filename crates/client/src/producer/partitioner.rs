@@ -58,12 +58,12 @@ impl<'a> TopicPartitions<'a> {
 
     /// How many there are; they are numbered from 0.
     pub fn count(&self) -> usize {
-        self.topic.partitions.len()
+        self.topic.current().len()
     }
 
     /// Whether a partition exists and has a leader. Takes that partition's lock for a moment.
     pub fn has_leader(&self, partition: i32) -> bool {
-        let found = usize::try_from(partition).ok().and_then(|i| self.topic.partitions.get(i));
+        let found = usize::try_from(partition).ok().and_then(|i| self.topic.current().get(i));
         found.is_some_and(|partition| partition.state.lock().lane.is_some())
     }
 }

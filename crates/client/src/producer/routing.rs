@@ -195,7 +195,7 @@ fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Pass
     count(&shared.routing.counters.choices, 1);
     let Some(chosen) = choose(&candidates, shared.routing.policy.rule, probe_due, draw) else {
         // Not reviewed yet.
-        let partition = draw.checked_rem(topic.partitions.len() as u64).unwrap_or(0) as u32;
+        let partition = draw.checked_rem(topic.form.count as u64).unwrap_or(0) as u32;
         return Next { partition, probe: false };
     };
     topic
@@ -287,7 +287,7 @@ pub(super) fn review(
 ) -> Vec<Arc<Partition>> {
     let policy = &shared.routing.policy;
     let lanes: Vec<Option<Arc<Lane>>> =
-        topic.partitions.iter().map(|partition| partition.state.lock().lane.clone()).collect();
+        topic.current().iter().map(|partition| partition.state.lock().lane.clone()).collect();
     let outlook = |index: usize| {
         let Some(lane) = &lanes[index] else { return Outlook::LEADERLESS };
         if !policy.around_trouble {
@@ -325,7 +325,14 @@ pub(super) fn review(
     topic.routes.store(Arc::new(routes));
     keep_to_routes(shared, topic);
     let mut left = Vec::new();
-    for (partition, outlook) in topic.partitions.iter().zip(outlooks) {
+    for partition in topic.vanished() {
+        let mut state = partition.state.lock();
+        state.avoided = true;
+        if !state.queue.is_drained() {
+            left.push(partition.clone());
+        }
+    }
+    for (partition, outlook) in topic.current().iter().zip(outlooks) {
         let mut state = partition.state.lock();
         let was_avoided = state.avoided;
         state.avoided = policy.around_trouble && outlook > best;
@@ -441,7 +448,7 @@ fn place(
     let mut passed = Passed::default();
     for _ in 0..TRIES {
         let index = next_past(shared, topic, false, &passed).partition;
-        let Some(partition) = topic.partitions.get(index as usize) else { break };
+        let Some(partition) = topic.current().get(index as usize) else { break };
         let state = partition.state.lock();
         if !Arc::ptr_eq(partition, from) && !state.is_to_be_avoided() {
             count(&shared.routing.counters.moved_batches, 1);
@@ -463,6 +470,7 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
+    shared.keeps_deadline_of(&batch);
     state.wake(&shared.awake);
     state.queue.adopt(batch);
     resubmit(state, partition);

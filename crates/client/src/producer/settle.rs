@@ -6,7 +6,8 @@ use bytes::Bytes;
 use curtail_proto::{
     accumulator::{Parts, Share},
     backoff::Backoff,
-    classify::{Context, Verdict, classify, may_have_been_written},
+    classify::{Context, Verdict, classify, may_have_been_overtaken, may_have_been_written},
+    later::Later,
     metadata::{Hint, Leader, Node},
     plant::{Plant, planted},
 };
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     delivery::{Acknowledged, Timing},
-    lane::{Request, Sent},
+    lane::{Overdue, Request, Sent},
     shared::{Shared, resubmit},
 };
 use crate::{Error, LeaderDiscovery, error::one_line};
@@ -54,8 +55,7 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
             shared.metadata.request_refresh_avoiding(Some(&sent.partition.topic), broker);
             asked = Some(sent.partition.topic.clone());
         }
-        // A request is not waited for beyond the delivery timeout of its batches. Where that is why the connection was
-        // given up, what the broker said before is the better reason.
+        // For a batch that expires at this moment, what the broker said before is the better reason.
         let over = is_over(shared, &sent, Instant::now());
         let said = over.then(|| sent.partition.state.lock().last_error().cloned()).flatten();
         let cause = said.unwrap_or_else(|| cause.clone());
@@ -68,7 +68,21 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
 }
 
 fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {
-    Instant::from_std(sent.batch.created) + shared.config.delivery_timeout <= now
+    Instant::from_std(sent.batch.created).later(shared.config.delivery_timeout) <= now
+}
+
+/// Fails batches that a lane has sent and that are past `delivery.timeout.ms`. Batches of one partition fail in their order.
+pub(super) fn overdue(shared: &Shared, overdue: Overdue) {
+    let perhaps = overdue.perhaps_written.into_iter().map(|sent| (sent, true));
+    let unwritten = overdue.unwritten.into_iter().map(|sent| {
+        let unknown = sent.batch.outcome_unknown();
+        (sent, unknown)
+    });
+    for (sent, unknown) in perhaps.chain(unwritten) {
+        let said = sent.partition.state.lock().last_error().cloned();
+        let cause = shared.delivery_timeout(said.as_ref());
+        fail(shared, sent, &cause, unknown);
+    }
 }
 
 /// Settles batches whose partition has a new leader while the former one keeps silent: they follow it, with the
@@ -209,7 +223,7 @@ fn acknowledge(
     }
     let created = Instant::from_std(batch.created);
     let first_written = batch.first_taken.map_or(written, Instant::from_std);
-    stats.batch_acknowledged(acknowledged - created, batch.records);
+    stats.batch_acknowledged(acknowledged.saturating_duration_since(created), batch.records);
     let (records, attempts) = (batch.records, batch.attempts);
     let (payload, completion) = batch.into_parts();
     completion.acknowledge(Acknowledged {
@@ -249,9 +263,10 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     let moved = shared.may_retry_at_once() && is_new;
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;
-        (now + backoff.after(failures, shared.env.entropy.unit())).into_std()
+        now.later(backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
+    shared.keeps_deadline_of(&batch);
     // The leader may have changed while the batch was on its way.
     batch.completion.charge_to(state.account());
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
@@ -278,6 +293,11 @@ fn is_concurrent(cause: &Error) -> bool {
     matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
 }
 
+/// Whether the broker may have taken a later batch of the partition instead.
+fn is_out_of_order(cause: &Error) -> bool {
+    matches!(cause, Error::Broker { code, .. } if may_have_been_overtaken(*code))
+}
+
 /// The broker takes no batch as large as this one: its records go in smaller ones, in its place (KAFKA-3995).
 fn split(shared: &Shared, sent: Sent, cause: &Error) {
     let parts = match Parts::of(&sent.batch, &shared.policy) {
@@ -290,6 +310,7 @@ fn split(shared: &Shared, sent: Sent, cause: &Error) {
     };
     let Sent { stats, partition, batch, .. } = sent;
     tracing::debug!(partition = partition.index, parts = parts.shares().len(), %cause, "split");
+    shared.keeps_deadline_of(&batch);
     let payload = batch.payload().clone();
     let mut divided = None;
     let mut state = partition.state.lock();
@@ -322,7 +343,7 @@ fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
     let Sent { stats, partition, batch, .. } = sent;
     shared.identity.batch_fails(&batch, cause);
     let mut state = partition.state.lock();
-    let lost = state.queue.fail(&batch, unknown);
+    let lost = state.queue.fail(&batch, unknown || is_out_of_order(cause));
     resubmit(state, &partition);
     let records = batch.records + lost.iter().map(|batch| batch.records).sum::<u32>();
     stats.batch_failed(records);

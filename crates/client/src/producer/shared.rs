@@ -13,8 +13,9 @@ use std::{
 use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_proto::{
-    accumulator::{BatchPolicy, ProducerIdentity, Readiness},
+    accumulator::{Batch, BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
+    later::Later,
     metadata::{Snapshot, Topic},
     plant::{Plant, planted},
     suspicion::Trouble,
@@ -26,10 +27,11 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc::UnboundedSender},
     task::AbortHandle,
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
+    deadlines::{self, Deadlines},
     delivery::BatchResult,
     driver,
     identity::Identity,
@@ -38,7 +40,7 @@ use super::{
     memory::Memory,
     partition::{Awake, Partition, Place},
     routing::{self, Routing},
-    topic::TopicState,
+    topic::{Form, TopicState},
     waiting::WaitingRoom,
 };
 use crate::{
@@ -82,12 +84,15 @@ pub(super) struct Shared {
     pub(super) identity: Identity,
     /// Told whenever a lane has connected or the identity has arrived.
     pub(super) progress: Notify,
-    /// Told when a partition has lost its leader, or a lane its connection.
-    pub(super) stranded: Notify,
+    /// When batches expire, wherever they wait.
+    pub(super) deadlines: Deadlines,
     /// Counts the requests that any lane has begun to collect.
     turns: AtomicU64,
     me: Weak<Shared>,
 }
+
+/// Most bytes of batches in a request: a frame's length has 31 bits, and its header and names need some room.
+const LARGEST_REQUEST: usize = i32::MAX as usize - (64 << 20);
 
 #[derive(Default)]
 struct Lanes {
@@ -108,7 +113,8 @@ enum Phase {
 }
 
 impl Shared {
-    pub(super) fn start(config: ProducerConfig, env: &Env) -> Arc<Self> {
+    pub(super) fn start(mut config: ProducerConfig, env: &Env) -> Arc<Self> {
+        config.max_request_size = config.max_request_size.min(LARGEST_REQUEST);
         let policy = BatchPolicy {
             batch_size: config.batch_size,
             batch_max_size: config.batch_max_size,
@@ -122,6 +128,7 @@ impl Shared {
         let metadata = MetadataHandle::start_expiring(env, common, AutoCreate::Allowed, idle);
         let interceptors = config.interceptors.clone();
         let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
+        let started = Instant::now();
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             policy,
             env: env.clone(),
@@ -140,11 +147,11 @@ impl Shared {
             opened: Notify::new(),
             runtime: Handle::current(),
             routing: Routing::of(&config),
-            started: Instant::now(),
+            started,
             lanes: Mutex::default(),
             identity: Identity::new(&config),
             progress: Notify::new(),
-            stranded: Notify::new(),
+            deadlines: Deadlines::new(started),
             turns: AtomicU64::new(0),
             me: me.clone(),
             metadata,
@@ -198,7 +205,7 @@ impl Shared {
         self.opened.notify_waiters();
     }
 
-    /// Makes the producer's view of a topic, or renews it, keeping the partitions it has. Costs the size of the
+    /// Makes the producer's view of a topic, or renews it, keeping every partition it has. Costs the size of the
     /// topic.
     pub(super) fn adopt(&self, snapshot: &Snapshot, topic: &Topic) -> Result<Arc<TopicState>> {
         let mut lanes = self.lanes.lock();
@@ -211,9 +218,9 @@ impl Shared {
         }
         let topics = self.topics.load_full();
         let known = topics.get(&topic.name);
+        let form = Form::of(topic, known.map(|known| known.form));
         if let Some(known) = known
-            && known.partitions.len() == topic.leaders.len()
-            && known.id == topic.id
+            && known.form == form
         {
             let known = known.clone();
             self.rehome(&mut lanes, snapshot, &known);
@@ -226,16 +233,24 @@ impl Shared {
             self.opened.notify_waiters();
             return Ok(known);
         }
-        let partitions = (0..topic.leaders.len())
+        let ever = known.map_or(0, |known| known.partitions.len());
+        let partitions = (0..form.count.max(ever))
             .map(|index| match known.and_then(|known| known.partitions.get(index)) {
                 Some(partition) => partition.clone(),
                 None => Partition::new(topic.name.clone(), index as i32, None),
             })
             .collect::<Box<[_]>>();
         let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
-        let state = TopicState::new(topic.name.clone(), topic.id, partitions, stickiness, draw);
+        let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, draw);
         let state = Arc::new(state);
         self.rehome(&mut lanes, snapshot, &state);
+        for partition in state.vanished() {
+            partition.state.lock().set_last_error(Some(Error::UnknownPartition {
+                topic: topic.name.clone(),
+                partition: partition.index,
+                partitions: form.count,
+            }));
+        }
         self.review(&lanes, snapshot, &state);
         let mut next = (*topics).clone();
         next.insert(topic.name.clone(), state.clone());
@@ -298,9 +313,6 @@ impl Shared {
             state.place = Place::Idle;
             let account = state.account();
             state.queue.waiting_mut().for_each(|completion| completion.charge_to(account));
-            if lane.is_none() {
-                self.stranded.notify_one();
-            }
             let waiting = lane.clone().filter(|_| !state.queue.is_drained());
             if waiting.is_some() {
                 state.place = Place::Ready;
@@ -419,7 +431,7 @@ impl Shared {
         let stats = self.stats.broker(broker);
         let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
         self.memory.open(broker, lane.load.clone());
-        let task = tokio::spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
+        let task = self.runtime.spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane
     }
@@ -427,9 +439,9 @@ impl Shared {
     fn spawn_tasks(&self, lanes: &mut Lanes) {
         let Some(me) = self.me.upgrade() else { return };
         if self.identity.is_awaited() {
-            lanes.tasks.push(tokio::spawn(keep_identity(me.clone())).abort_handle());
+            lanes.tasks.push(self.runtime.spawn(keep_identity(me.clone())).abort_handle());
         }
-        lanes.tasks.push(tokio::spawn(expire_stranded(me)).abort_handle());
+        lanes.tasks.push(self.runtime.spawn(deadlines::keep(me)).abort_handle());
     }
 
     /// Waits until there is an identity, where one is needed, every partition of the topics has a leader, and the
@@ -440,7 +452,7 @@ impl Shared {
             progress.as_mut().enable();
             let topics = self.topics.load_full();
             let mut partitions =
-                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| &t.partitions);
+                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| t.current());
             let connected = partitions.all(|partition| {
                 // The link's lock comes before the partition's.
                 let lane = partition.state.lock().lane.clone();
@@ -457,8 +469,6 @@ impl Shared {
     /// A partition waits for another producer id than this one.
     pub(super) fn ask_for_another_id(&self, spent: i64) {
         self.identity.is_spent(spent);
-        // No driver keeps its deadlines meanwhile.
-        self.stranded.notify_one();
     }
 
     /// Lets no open batch linger, and gives the results to wait for.
@@ -503,18 +513,19 @@ impl Shared {
         }
     }
 
-    /// Fails what has waited longer than `delivery.timeout.ms` in a partition.
-    pub(super) fn expire(&self, partition: &Partition, last: Option<&Error>) {
+    /// Fails what has waited longer than `delivery.timeout.ms` in a partition, and has the lane look at what is left. The
+    /// caller holds no lock but that of a link.
+    pub(super) fn expire(&self, partition: &Arc<Partition>, last: Option<&Error>) {
         let state = partition.state.lock();
         let last = last.or_else(|| state.last_error()).cloned();
-        self.fail_older(state, Instant::now(), &self.delivery_timeout(last.as_ref()));
+        self.fail_older(partition, state, Instant::now(), &self.delivery_timeout(last.as_ref()));
         self.let_rest(partition);
     }
 
     /// Fails whatever of a partition is not in flight, however young.
-    pub(super) fn refuse(&self, partition: &Partition, cause: &Error) {
-        let all = Instant::now() + self.config.delivery_timeout;
-        self.fail_older(partition.state.lock(), all, cause);
+    pub(super) fn refuse(&self, partition: &Arc<Partition>, cause: &Error) {
+        let all = Instant::now().later(self.config.delivery_timeout);
+        self.fail_older(partition, partition.state.lock(), all, cause);
         self.let_rest(partition);
     }
 
@@ -528,6 +539,7 @@ impl Shared {
     /// Fails what has waited for `delivery.timeout.ms` at a time.
     fn fail_older(
         &self,
+        partition: &Arc<Partition>,
         mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
         at: Instant,
         error: &Error,
@@ -541,7 +553,11 @@ impl Shared {
             self.identity.batch_fails(batch, error);
             lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
         }
-        drop(state);
+        match expired.is_empty() {
+            true => drop(state),
+            // The rest may have waited for the expired batches.
+            false => resubmit(state, partition),
+        }
         for batch in expired.into_iter().chain(lost) {
             let unknown = batch.outcome_unknown();
             self.stats.record_errors.add(u64::from(batch.records));
@@ -581,6 +597,16 @@ impl Shared {
         in_flight
     }
 
+    /// A batch comes to wait where the task that expires batches may have looked already.
+    pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>) {
+        self.deadlines.no_later_than(batch.created.later(self.policy.delivery_timeout));
+    }
+
+    /// Every lane.
+    pub(super) fn all_lanes(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect()
+    }
+
     pub(super) fn delivery_timeout(&self, last: Option<&Error>) -> Error {
         Error::Timeout {
             what: "delivery (delivery.timeout.ms)",
@@ -593,9 +619,7 @@ impl Shared {
     pub(super) fn metrics(&self) -> ProducerMetrics {
         let taken = Instant::now();
         let mut brokers = self.stats.snapshot();
-        let lanes: Vec<Arc<Lane>> =
-            self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect();
-        for lane in lanes {
+        for lane in self.all_lanes() {
             brokers.entry(lane.broker).or_default().requests_in_flight = lane.requests_in_flight();
         }
         let mut leaderless_bytes = 0;
@@ -621,21 +645,9 @@ impl Shared {
             flush_time: self.stats.flush_time.snapshot(),
             record_error_total: self.stats.record_errors.get(),
             leaderless_bytes,
+            certificates_outdated: self.config.common.security.certificates_outdated().is_some(),
             brokers,
         }
-    }
-
-    /// Partitions that no driver looks after: without a leader, or its connection, or a producer id.
-    fn stranded_partitions(&self) -> Vec<Arc<Partition>> {
-        let pending = self.identity.may_hold_back();
-        let topics = self.topics.load();
-        let partitions = topics.values().flat_map(|topic| topic.partitions.iter());
-        let stranded = partitions.filter(|partition| {
-            // The link's lock comes before the partition's.
-            let lane = partition.state.lock().lane.clone();
-            pending || lane.is_none_or(|lane| !lane.is_connected())
-        });
-        stranded.cloned().collect()
     }
 }
 
@@ -719,10 +731,13 @@ async fn obtain_identity(shared: &Shared) {
             }
             Err(error) => {
                 tracing::debug!(%error, "no producer id yet");
-                if let Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. } = error
-                    && shared.identity.is_awaited()
-                {
-                    // A right is missing: what waits has nothing to wait for.
+                let lasts = matches!(
+                    error,
+                    Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. }
+                        | Error::UnsupportedVersion(_)
+                );
+                if lasts && shared.identity.is_awaited() {
+                    // A permission or the API is missing: waiting does not help.
                     shared.refuse_all(&error);
                 }
                 failures += 1;
@@ -752,28 +767,6 @@ async fn init_producer_id(shared: &Shared) -> Result<ProducerIdentity> {
             code,
             message: None,
         }),
-    }
-}
-
-/// Fails what waits too long where no driver keeps the deadlines. Ends when the producer stops.
-async fn expire_stranded(shared: Arc<Shared>) {
-    loop {
-        let waiting = shared.stranded_partitions();
-        for partition in &waiting {
-            shared.expire(partition, None);
-        }
-        // What is appended from now on expires a whole timeout from now at the earliest.
-        let idle = Instant::now() + shared.config.delivery_timeout;
-        let next = waiting
-            .iter()
-            .filter_map(|p| p.state.lock().queue.next_expiry(&shared.policy))
-            .map(Instant::from_std)
-            .min();
-        tokio::select! {
-            biased;
-            () = shared.stranded.notified() => {}
-            () = sleep_until(next.map_or(idle, |next| next.min(idle))) => {}
-        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! A topic as the producer sees it: its partitions and the choice among them.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeSet,
     sync::{
@@ -9,18 +12,50 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use curtail_proto::partitioner::{Sticky, partition_for_key};
+use curtail_proto::{
+    accumulator::Incarnation,
+    metadata::Topic,
+    partitioner::{Sticky, partition_for_key},
+};
 use curtail_wire::Uuid;
 use parking_lot::Mutex;
 
 use super::{partition::Partition, partitioner::TopicPartitions, routing::Routes};
 use crate::{Error, ProducerConfig, Record, Result};
 
-/// One topic. Immutable but for the choice: when partitions are added or the topic is made anew, it is replaced, and
-/// the partitions that stay are shared with the former one.
+/// Which topic has a name, and how many partitions it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    /// Zero where the brokers have none.
+    pub(super) id: Uuid,
+    /// Changes when the topic is deleted and created again.
+    pub(super) incarnation: Incarnation,
+    /// Number of partitions.
+    pub(super) count: usize,
+}
+
+impl Form {
+    /// The form of `topic`, where it had the form `known` before.
+    ///
+    /// The partitions of one topic id never become fewer. Without ids a smaller topic is another one of that name.
+    pub(super) fn of(topic: &Topic, known: Option<Self>) -> Self {
+        let (id, count) = (topic.id, topic.leaders.len());
+        let Some(known) = known else { return Self { id, incarnation: Incarnation::FIRST, count } };
+        let is_smaller = id == Uuid::ZERO && count < known.count;
+        if known.id != id || is_smaller {
+            return Self { id, incarnation: known.incarnation.next(), count };
+        }
+        Self { count: count.max(known.count), ..known }
+    }
+}
+
+/// One topic. Immutable but for the choice: when partitions are added or the topic is created again, a new state replaces
+/// it and shares its partitions.
 pub(super) struct TopicState {
     pub(super) name: Arc<str>,
-    pub(super) id: Uuid,
+    pub(super) form: Form,
+    /// Every partition that a topic of this name has had, for as long as the producer lives: they hold records and
+    /// sequence numbers. Those beyond the count have no leader.
     pub(super) partitions: Box<[Arc<Partition>]>,
     pub(super) sticky: Sticky,
     pub(super) routes: ArcSwap<Routes>,
@@ -123,16 +158,16 @@ pub(super) enum Choice {
 impl TopicState {
     pub(super) fn new(
         name: Arc<str>,
-        id: Uuid,
+        form: Form,
         partitions: Box<[Arc<Partition>]>,
         stickiness: usize,
         draw: u64,
     ) -> Self {
-        let first = draw.checked_rem(partitions.len() as u64).unwrap_or(0) as u32;
+        let first = draw.checked_rem(form.count as u64).unwrap_or(0) as u32;
         let stickiness = u32::try_from(stickiness).unwrap_or(u32::MAX);
         Self {
             name,
-            id,
+            form,
             partitions,
             sticky: Sticky::new(first, stickiness),
             routes: ArcSwap::default(),
@@ -142,13 +177,23 @@ impl TopicState {
         }
     }
 
+    /// The partitions that the topic has now.
+    pub(super) fn current(&self) -> &[Arc<Partition>] {
+        self.partitions.get(..self.form.count).unwrap_or(&self.partitions)
+    }
+
+    /// Partitions that a previous topic of this name had.
+    pub(super) fn vanished(&self) -> &[Arc<Partition>] {
+        self.partitions.get(self.form.count..).unwrap_or_default()
+    }
+
     /// The record's partition.
     pub(super) fn pick(
         &self,
         record: &Record<'_>,
         config: &ProducerConfig,
     ) -> Result<(&Arc<Partition>, Choice)> {
-        let count = self.partitions.len();
+        let count = self.form.count;
         let (index, choice) = match (record.partition, &config.partitioner, record.key) {
             (Some(index), ..) => (index, Choice::Fixed),
             (None, Some(custom), _) => match custom.partition(record, &TopicPartitions::of(self)) {
@@ -160,7 +205,7 @@ impl TopicState {
             }
             _ => (self.sticky.current() as i32, Choice::Sticky),
         };
-        let partition = usize::try_from(index).ok().and_then(|i| self.partitions.get(i));
+        let partition = usize::try_from(index).ok().and_then(|i| self.current().get(i));
         match partition {
             Some(partition) => Ok((partition, choice)),
             None => Err(Error::UnknownPartition {

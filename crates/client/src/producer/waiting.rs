@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use curtail_proto::later::Later;
 use curtail_wire::records::{Header, RecordData, encoded_len_bound};
 use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::Instant};
@@ -44,6 +45,7 @@ struct Queue {
 struct Waiting {
     record: Owned,
     placement: Placement,
+    since: Instant,
     deadline: Instant,
     bytes: usize,
     _memory: Reservation,
@@ -106,10 +108,12 @@ impl Shared {
         let placement = Placement::new(record.topic.into(), record.partition.unwrap_or(-1));
         let delivery = Delivery::waiting(placement.ticket().clone());
         let limit = self.config.max_block.min(self.config.delivery_timeout);
+        let since = Instant::now();
         let waiting = Waiting {
             record: Owned::new(record, timestamp),
             placement,
-            deadline: Instant::now() + limit,
+            since,
+            deadline: since.later(limit),
             bytes: size,
             _memory: memory,
         };
@@ -227,11 +231,11 @@ async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
         }
     }
     while let Some(waiting) = shared.room.next(&topic, || shared.open(&topic)) {
-        let Waiting { record, placement, deadline, _memory: memory, .. } = waiting;
+        let Waiting { record, placement, since, deadline, _memory: memory, .. } = waiting;
         // The batch reserves its own.
         drop(memory);
-        match append(&shared, &topic, &record, deadline).await {
-            Ok(delivery) => placement.placed(delivery),
+        match append(&shared, &topic, &record, since, deadline).await {
+            Ok(delivery) => placement.placed(&delivery),
             Err(error) => shared.turn_away(placement, error),
         }
     }
@@ -241,6 +245,7 @@ async fn append(
     shared: &Arc<Shared>,
     topic: &str,
     owned: &Owned,
+    since: Instant,
     deadline: Instant,
 ) -> Result<Delivery> {
     let headers: Vec<Header<'_>> =
@@ -255,7 +260,7 @@ async fn append(
     };
     let mut memory = None;
     loop {
-        match shared.append(&record, memory.take(), Entrance::Waiting)? {
+        match shared.append(&record, memory.take(), Entrance::Waiting(since))? {
             Ok(delivery) => return Ok(delivery),
             Err(Blocked::Memory { size, broker }) => {
                 let limit = shared.config.max_block;

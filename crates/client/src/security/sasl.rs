@@ -4,7 +4,10 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_net::Env;
-use curtail_proto::sasl::{Credentials, Derivation, Exchange, SaltedPassword, SaslError, Step};
+use curtail_proto::{
+    later::Later,
+    sasl::{Credentials, Derivation, Exchange, SaltedPassword, SaslError, Step},
+};
 use curtail_wire::{
     ApiKey, ApiVersions, ErrorCode,
     cold::{self, Decodable, Message, Request, StrBytes, messages},
@@ -276,5 +279,5 @@ fn renew_at(began: Instant, lifetime_ms: i64) -> RenewAt {
     let lifetime = u64::try_from(lifetime_ms).ok().filter(|ms| *ms > 0)?;
     let part = RENEW_AFTER + RENEW_WITHIN * rand::rng().random::<f64>();
     let at = began.checked_add(Duration::from_millis(lifetime).mul_f64(part))?;
-    Some(at.max(Instant::now() + RENEW_AFTER_LEAST))
+    Some(at.max(Instant::now().later(RENEW_AFTER_LEAST)))
 }

@@ -20,6 +20,8 @@ use curtail_net::{
     },
 };
 
+use sha2::{Digest, Sha256};
+
 use crate::{
     CipherSuite, CommonConfig, Error, Result, Secret, SslConfig, Store, StoreType, TlsVersion,
     conn::{authentication_error, connection_error},
@@ -30,7 +32,15 @@ use crate::{
 pub(super) struct Loaded {
     settings: SslConfig,
     stamps: Vec<Stamp>,
-    config: Arc<ClientConfig>,
+    built: Built,
+}
+
+/// A configuration of TLS, with the certificates in it.
+#[derive(Clone)]
+pub(super) struct Built {
+    pub(super) config: Arc<ClientConfig>,
+    /// How many certificates are trusted, and the fingerprint of the client's own.
+    in_use: Arc<str>,
 }
 
 /// Whether a file is still the one that was read.
@@ -54,7 +64,10 @@ pub(crate) async fn secure(
     let limit = common.connection_setup_timeout;
     match TlsSocket::connect(socket, config, name, limit).await {
         Ok(secured) => Ok(Box::new(secured)),
-        Err(TlsError::Session(error)) => Err(refused(peer, host, ssl, &error)),
+        Err(TlsError::Session(error)) => {
+            let problem = session_problem(Peer::Broker, host, ssl, &error);
+            Err(authentication_error(peer, with_outdated(problem, common)))
+        }
         Err(other) => Err(connection_error(peer, other)),
     }
 }
@@ -65,7 +78,19 @@ pub(crate) fn session_error(peer: &Arc<str>, ssl: &SslConfig, error: &io::Error)
     Some(refused(peer, "", ssl, error))
 }
 
-/// The configuration as the files are. One that cannot be used any more is passed over in favour of the one before.
+/// A failed handshake may be due to certificates that could not be replaced.
+fn with_outdated(problem: String, common: &CommonConfig) -> String {
+    match common.security.certificates_outdated() {
+        None => problem,
+        Some(reason) => {
+            format!("{problem}; certificates read before are in use, because of {reason}")
+        }
+    }
+}
+
+/// The configuration of the files as they are now. While they cannot be used, new connections use the previous one.
+///
+/// As in Java's brokers: a store that cannot be read breaks no connection that works with the previous one.
 async fn load(common: &CommonConfig) -> Result<Arc<ClientConfig>, String> {
     let security = &common.security;
     let stamps = stamps(&security.ssl);
@@ -73,23 +98,28 @@ async fn load(common: &CommonConfig) -> Result<Arc<ClientConfig>, String> {
     if let Some(former) = &former
         && former.stamps == stamps
     {
-        return Ok(former.config.clone());
+        *security.cache.outdated.lock() = None;
+        return Ok(former.built.config.clone());
     }
     let settings = security.ssl.clone();
     let built = tokio::task::spawn_blocking(move || build(&settings).map(|c| (settings, c))).await;
     match built.map_err(|error| error.to_string()).and_then(|built| built) {
-        Ok((settings, config)) => {
-            let loaded = Loaded { settings, stamps, config: config.clone() };
-            *security.cache.tls.lock() = Some(loaded);
+        Ok((settings, built)) => {
+            tracing::info!(in_use = &*built.in_use, "read the certificates for TLS");
+            let config = built.config.clone();
+            *security.cache.tls.lock() = Some(Loaded { settings, stamps, built });
+            *security.cache.outdated.lock() = None;
             Ok(config)
         }
         Err(reason) => match former {
             Some(former) => {
-                tracing::warn!(
+                tracing::error!(
                     reason,
-                    "certificates have changed and cannot be used; the former ones are"
+                    in_use = &*former.built.in_use,
+                    "certificates have changed and cannot be used; those read before stay in use"
                 );
-                Ok(former.config)
+                *security.cache.outdated.lock() = Some(reason.into());
+                Ok(former.built.config)
             }
             None => Err(reason),
         },
@@ -109,7 +139,7 @@ fn stamps(ssl: &SslConfig) -> Vec<Stamp> {
 }
 
 /// The configuration of the settings and of the files as they are. Blocks.
-pub(super) fn build(ssl: &SslConfig) -> Result<Arc<ClientConfig>, String> {
+pub(super) fn build(ssl: &SslConfig) -> Result<Built, String> {
     let versions = ssl.versions().map(|version| -> &'static SupportedProtocolVersion {
         match version {
             TlsVersion::V12 => &TLS12,
@@ -118,8 +148,20 @@ pub(super) fn build(ssl: &SslConfig) -> Result<Arc<ClientConfig>, String> {
     });
     let suites = ssl.cipher_suites.iter().map(CipherSuite::registered);
     let terms = Terms { versions: versions.collect(), suites: suites.collect() };
-    client_config(trusted(ssl)?, ssl.endpoint_identification, identity(ssl)?, terms)
-        .map_err(|error| format!("the certificates of ssl.keystore.* cannot be used: {error}"))
+    let (trusted, identity) = (trusted(ssl)?, identity(ssl)?);
+    let in_use = in_use(&trusted, identity.as_ref());
+    let config = client_config(trusted, ssl.endpoint_identification, identity, terms)
+        .map_err(|error| format!("the certificates of ssl.keystore.* cannot be used: {error}"))?;
+    Ok(Built { config, in_use })
+}
+
+fn in_use(trusted: &RootCertStore, identity: Option<&Identity>) -> Arc<str> {
+    let own = identity.and_then(Identity::certificate).map(|certificate| {
+        let digest = Sha256::digest(certificate);
+        let octets: Vec<String> = digest.iter().map(|octet| format!("{octet:02X}")).collect();
+        format!(", own certificate with SHA-256 fingerprint {}", octets.join(":"))
+    });
+    format!("{} trusted certificates{}", trusted.len(), own.unwrap_or_default()).into()
 }
 
 fn trusted(ssl: &SslConfig) -> Result<RootCertStore, String> {

@@ -2,7 +2,7 @@
 //! other bytes in the answer's place.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -11,7 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use curtail::{Env, ErrorCode};
-use curtail_net::{BoxFuture, Entropy, Listener, Net, RealNet, Socket, SocketOptions};
+use curtail_net::{
+    BoxFuture, Entropy, Listener, Net, ReadSide, RealNet, Socket, SocketExt as _, SocketOptions,
+};
 use curtail_wire::{
     ApiKey, Uuid, Writer,
     cold::{self, StrBytes, messages},
@@ -26,10 +28,7 @@ use curtail_wire::{
     records::{self, Batch, BatchBuilder, ProducerStamp, RecordData},
 };
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-};
+use tokio::{io::AsyncReadExt as _, time::Instant};
 
 pub(crate) const TOPIC: &str = "t";
 pub(crate) const TOPIC_ID: Uuid = Uuid([7; 16]);
@@ -48,8 +47,14 @@ pub(crate) struct Call {
 /// What the script does with an answer. Frames are whole, their length first.
 pub(crate) enum Act {
     Send(Vec<u8>),
+    /// The bytes after a pause; later requests of the connection wait for them.
+    Later(Duration, Vec<u8>),
     /// The bytes, and then the connection is reset.
     Cut(Vec<u8>),
+    /// The bytes, and then nothing is written or read on this connection.
+    Stall(Vec<u8>),
+    /// No response; the next request is read.
+    Swallow,
     /// Nothing is ever said again on this connection.
     Mute,
 }
@@ -58,6 +63,7 @@ type Script = Box<dyn FnMut(&Call, Vec<u8>) -> Act + Send>;
 
 /// A batch that was appended.
 struct Written {
+    epoch: i16,
     first_sequence: i32,
     last_sequence: i32,
     offset: i64,
@@ -74,9 +80,16 @@ pub(crate) struct Model {
     pub(crate) writers: Vec<(i64, i16)>,
     calls: BTreeMap<i16, usize>,
     pub(crate) connections: usize,
+    /// Connections, by number, on which a Produce request came.
+    pub(crate) produced_on: BTreeSet<usize>,
     /// What a client proved itself with last.
     pub(crate) proof: Bytes,
     pub(crate) partitions: i32,
+    pub(crate) topic_id: Uuid,
+    /// Refusals of the next batches, by partition: those are not appended.
+    pub(crate) refusals: BTreeMap<i32, VecDeque<ErrorCode>>,
+    /// Before this nothing is appended: the script refuses.
+    closed_until: Option<Instant>,
     /// Fetched from every partition at offset 0.
     pub(crate) stored: Bytes,
     /// Fetched at every other offset.
@@ -94,22 +107,39 @@ impl Broker {
     pub(crate) async fn start(
         script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,
     ) -> Arc<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let broker = Arc::new(Self {
-            address: listener.local_addr().unwrap(),
-            model: Mutex::new(Model { partitions: 1, ..Model::default() }),
-            script: Mutex::new(Box::new(script)),
-        });
+        let listener = RealNet.listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let broker = Self::without_listener(listener.local_addr().unwrap(), script);
         let serving = broker.clone();
         tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                serving.model.lock().connections += 1;
-                let serving = serving.clone();
-                tokio::spawn(async move { drop(serving.serve(stream).await) });
+                let (socket, _) = listener.accept().await.unwrap();
+                serving.accept(socket);
             }
         });
         broker
+    }
+
+    /// A broker for a network without addresses: it serves what is given to [`Self::accept`].
+    pub(crate) fn without_listener(
+        address: SocketAddr,
+        script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            model: Mutex::new(Model { partitions: 1, topic_id: TOPIC_ID, ..Model::default() }),
+            script: Mutex::new(Box::new(script)),
+        })
+    }
+
+    /// Serves a connection.
+    pub(crate) fn accept(self: &Arc<Self>, socket: Box<dyn Socket>) {
+        let number = {
+            let mut model = self.model.lock();
+            model.connections += 1;
+            model.connections
+        };
+        let broker = self.clone();
+        tokio::spawn(async move { drop(broker.serve(&*socket, number).await) });
     }
 
     pub(crate) async fn honest() -> Arc<Self> {
@@ -125,11 +155,11 @@ impl Broker {
         self.model.lock().calls.get(&api.0).copied().unwrap_or_default()
     }
 
-    async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+    async fn serve(&self, socket: &dyn Socket, connection: usize) -> io::Result<()> {
         let mut splitter = FrameSplitter::default();
         loop {
             let Some(frame) = splitter.next_frame().map_err(io::Error::other)? else {
-                if stream.read_buf(splitter.spare(4096)).await? == 0 {
+                if ReadSide(socket).read_buf(splitter.spare(4096)).await? == 0 {
                     return Ok(());
                 }
                 continue;
@@ -137,6 +167,9 @@ impl Broker {
             let (header, body) = split_request(&frame).map_err(io::Error::other)?;
             let nth = {
                 let mut model = self.model.lock();
+                if header.api == ApiKey::PRODUCE {
+                    model.produced_on.insert(connection);
+                }
                 let count = model.calls.entry(header.api.0).or_default();
                 *count += 1;
                 *count - 1
@@ -147,14 +180,26 @@ impl Broker {
                 correlation_id: header.correlation_id,
                 nth,
             };
+            let is_silent = call.api == ApiKey::PRODUCE
+                && ProduceRequest::decode(call.version, &body).unwrap().acks == 0;
             let answer = self.answer(&call, body).await;
             let act = (self.script.lock())(&call, answer);
             match act {
-                Act::Send(bytes) => stream.write_all(&bytes).await?,
+                Act::Send(_) | Act::Later(..) if is_silent => {}
+                Act::Send(bytes) => socket.write_all(&bytes).await?,
+                Act::Later(pause, bytes) => {
+                    tokio::time::sleep(pause).await;
+                    socket.write_all(&bytes).await?;
+                }
                 Act::Cut(bytes) => {
-                    stream.write_all(&bytes).await?;
+                    socket.write_all(&bytes).await?;
                     return Ok(());
                 }
+                Act::Stall(bytes) => {
+                    socket.write_all(&bytes).await?;
+                    std::future::pending::<()>().await;
+                }
+                Act::Swallow => {}
                 Act::Mute => std::future::pending().await,
             }
         }
@@ -167,6 +212,7 @@ impl Broker {
             ApiKey::PRODUCE => produce(call, &self.produce(call, &body)),
             ApiKey::FETCH => {
                 let request = FetchRequest::decode(call.version, &body).unwrap();
+                assert_exact(&body, |w| request.encode(call.version, w));
                 let answer = self.fetch(&request);
                 let empty =
                     answer.topics.iter().flat_map(|t| &t.partitions).all(|p| p.records.is_empty());
@@ -189,17 +235,27 @@ impl Broker {
                 self.model.lock().proof = request.auth_bytes;
                 authenticated(call, b"", 0)
             }
+            // The script has the answer.
+            ApiKey::OFFSET_FOR_LEADER_EPOCH => Vec::new(),
+            ApiKey::ADD_PARTITIONS_TO_TXN | ApiKey::END_TXN => {
+                crate::transactions::answer(call, body)
+            }
             _ => crate::member::answer(self.address, call, body),
         }
     }
 
     pub(crate) fn metadata(&self, call: &Call, body: &Bytes) -> MetadataResponse {
-        MetadataRequest::decode(call.version, body).unwrap();
+        let request = MetadataRequest::decode(call.version, body).unwrap();
+        assert_exact(body, |w| request.encode(call.version, w));
         self.picture()
     }
 
     /// The whole cluster, as Metadata describes it.
     pub(crate) fn picture(&self) -> MetadataResponse {
+        let (count, topic_id) = {
+            let model = self.model.lock();
+            (model.partitions, model.topic_id)
+        };
         let partition = |index| MetadataPartition {
             index,
             leader_id: 1,
@@ -219,8 +275,8 @@ impl Broker {
             controller_id: 1,
             topics: vec![MetadataTopic {
                 name: Some(TOPIC.into()),
-                topic_id: TOPIC_ID,
-                partitions: (0..self.model.lock().partitions).map(partition).collect(),
+                topic_id,
+                partitions: (0..count).map(partition).collect(),
                 ..MetadataTopic::default()
             }],
             ..MetadataResponse::default()
@@ -229,12 +285,13 @@ impl Broker {
 
     fn produce(&self, call: &Call, body: &Bytes) -> ProduceResponse {
         let request = ProduceRequest::decode(call.version, body).unwrap();
+        assert_exact(body, |w| request.encode(call.version, w));
         let mut model = self.model.lock();
         let topics = request.topics.into_iter().map(|topic| ProduceTopicResponse {
             partitions: topic
                 .partitions
                 .iter()
-                .map(|p| model.append(p.index, p.records.clone().unwrap()))
+                .map(|p| model.produce(topic.topic_id, p.index, p.records.clone().unwrap()))
                 .collect(),
             name: topic.name,
             topic_id: topic.topic_id,
@@ -274,35 +331,92 @@ impl Broker {
 }
 
 impl Model {
-    /// Appends as a broker does for an idempotent producer: a batch that is there already is not written again, and
-    /// one that leaves a gap is refused.
+    /// Deletes the topic and creates it again, with empty logs.
+    pub(crate) fn recreate(&mut self, partitions: i32) {
+        self.topic_id.0[0] += 1;
+        self.partitions = partitions;
+        self.log.clear();
+        self.written.clear();
+    }
+
+    /// Appends nothing before `at`, for scripts that refuse what comes before.
+    pub(crate) fn appends_only_after(&mut self, at: Instant) {
+        self.closed_until = Some(at);
+    }
+
+    /// Appends unless the topic, the partition or the script is against it. Before version 13 there is no id.
+    fn produce(
+        &mut self,
+        topic_id: Uuid,
+        partition: i32,
+        bytes: Bytes,
+    ) -> ProducePartitionResponse {
+        let scripted = self.refusals.get_mut(&partition).and_then(VecDeque::pop_front);
+        let error = match scripted {
+            Some(error) => error,
+            None if topic_id != Uuid::ZERO && topic_id != self.topic_id => {
+                ErrorCode::UNKNOWN_TOPIC_ID
+            }
+            None if partition >= self.partitions => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            None => return self.append(partition, bytes),
+        };
+        ProducePartitionResponse { index: partition, error, ..ProducePartitionResponse::default() }
+    }
+
+    /// Appends as a broker does for an idempotent producer: a repeated batch is not written again, and a batch that leaves a
+    /// gap is refused. A new epoch begins at sequence 0 and fences earlier ones. From an unknown producer any first
+    /// sequence is taken.
     fn append(&mut self, partition: i32, bytes: Bytes) -> ProducePartitionResponse {
         let batch = Batch::parse(bytes).unwrap();
         batch.verify_crc().unwrap();
         let header = batch.header;
+        if self.closed_until.is_some_and(|until| Instant::now() < until) {
+            return ProducePartitionResponse { index: partition, ..Default::default() };
+        }
         let log = self.log.entry(partition).or_default();
         let written = self.written.entry((header.producer_id, partition)).or_default();
+        let epoch = header.producer_epoch;
         let (first_sequence, last_sequence) = (header.base_sequence, header.last_sequence());
         let mut answer =
             ProducePartitionResponse { index: partition, ..ProducePartitionResponse::default() };
-        let same =
-            |w: &&Written| (w.first_sequence, w.last_sequence) == (first_sequence, last_sequence);
-        if let Some(before) = written.iter().find(same) {
-            answer.base_offset = before.offset;
-            return answer;
-        }
-        if first_sequence != written.last().map_or(0, |last| last.last_sequence + 1) {
-            answer.error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
-            return answer;
+        if header.producer_id >= 0 {
+            let same = |w: &&Written| {
+                (w.epoch, w.first_sequence, w.last_sequence)
+                    == (epoch, first_sequence, last_sequence)
+            };
+            if let Some(before) = written.iter().find(same) {
+                answer.base_offset = before.offset;
+                return answer;
+            }
+            let expected = match written.last() {
+                Some(last) if epoch < last.epoch => {
+                    answer.error = ErrorCode::INVALID_PRODUCER_EPOCH;
+                    return answer;
+                }
+                Some(last) if epoch == last.epoch => last.last_sequence + 1,
+                Some(_) => 0,
+                None => first_sequence,
+            };
+            if first_sequence != expected {
+                answer.error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
+                return answer;
+            }
         }
         answer.base_offset = log.len() as i64;
-        written.push(Written { first_sequence, last_sequence, offset: answer.base_offset });
+        written.push(Written { epoch, first_sequence, last_sequence, offset: answer.base_offset });
         self.writers.push((header.producer_id, header.producer_epoch));
         for record in batch.records(&DecompressLimit::default()).unwrap() {
             log.push(record.unwrap().value.unwrap().to_vec());
         }
         answer
     }
+}
+
+/// A request has nothing after its last field: brokers ignore such bytes, so only this finds them.
+fn assert_exact(body: &Bytes, encode: impl FnOnce(&mut Writer)) {
+    let mut w = Writer::default();
+    encode(&mut w);
+    assert_eq!(w.into_bytes(), body);
 }
 
 pub(crate) fn frame(call: &Call, encode: impl FnOnce(&mut Writer)) -> Vec<u8> {

@@ -184,7 +184,8 @@ async fn survive_metadata(mut bad: impl FnMut(&Call, &[u8]) -> Vec<Act>) {
                     renumber(&mut bytes, call.correlation_id);
                     Act::Cut(bytes)
                 }
-                Some(Act::Mute) | None => Act::Mute,
+                Some(other) => other,
+                None => Act::Mute,
             }
         });
         let producer = producer(&broker);

@@ -3,6 +3,7 @@
 mod by_coordinator;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::Pin,
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
@@ -13,6 +14,7 @@ use curtail::{
     OffsetAndMetadata, Producer, ProducerConfig, Rebalance, RebalanceListener, Record,
     TopicPartition, TransactionalProducer,
 };
+use futures_core::Stream as _;
 
 /// How long a case may wait for what must come.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -122,6 +124,7 @@ consumer_cases! {
     positions_are_committed_without_being_asked,
     the_listener_commits_and_seeks,
     who_does_not_poll_loses_its_partitions,
+    stream_that_is_kept_without_polling_loses_its_partitions,
     who_was_given_up_cannot_commit,
     a_pattern_finds_topics,
     a_group_without_offsets_begins_where_the_policy_says,
@@ -143,6 +146,7 @@ classic_cases! {
     positions_are_committed_without_being_asked,
     the_listener_commits_and_seeks,
     who_does_not_poll_loses_its_partitions,
+    stream_that_is_kept_without_polling_loses_its_partitions,
     who_was_given_up_cannot_commit,
     a_pattern_finds_topics,
     a_group_without_offsets_begins_where_the_policy_says,
@@ -178,8 +182,11 @@ async fn a_group_outlives_its_coordinator(backend: &Bench<'_>, name: &str) {
         consumer.commit_sync().await.unwrap();
         assert_eq!(consumer.group_metadata().unwrap().generation_id, generation);
         let committed = consumer.committed(&[at(name, 0), at(name, 1)]).await.unwrap();
-        let expected = Some(OffsetAndMetadata::new(i64::from(begin) + 10));
-        assert!(committed.values().all(|committed| *committed == expected), "{committed:?}");
+        let is_expected = |committed: &Option<OffsetAndMetadata>| {
+            let of = |at: &OffsetAndMetadata| (at.offset, at.leader_epoch.is_some());
+            committed.as_ref().map(of) == Some((i64::from(begin) + 10, true))
+        };
+        assert!(committed.values().all(is_expected), "{committed:?}");
         if hang {
             backend.thaw(coordinator);
         } else {
@@ -512,7 +519,8 @@ async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     assert_eq!(offsets(&read)[&0], [0, 1, 2, 3]);
     consumer.commit_sync().await.unwrap();
     let committed = consumer.committed(&[at(name, 0)]).await.unwrap();
-    assert_eq!(committed[&at(name, 0)], Some(OffsetAndMetadata::new(4)));
+    let expected = OffsetAndMetadata { leader_epoch: Some(0), ..OffsetAndMetadata::new(4) };
+    assert_eq!(committed[&at(name, 0)], Some(expected));
     // These are not committed.
     poll_until(&mut [&mut consumer], |_, records| !records.is_empty()).await;
     consumer.close().await;
@@ -630,6 +638,25 @@ async fn who_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str)
         busy.poll(LOOK).await.unwrap();
     }
     assert_eq!((idle.assignment().len(), notes.take()), (1, vec![]));
+    idle.close().await;
+    busy.close().await;
+}
+
+/// A dropped `next` leaves its waker behind, which must not count as polling.
+async fn stream_that_is_kept_without_polling_loses_its_partitions(backend: &Bench<'_>, name: &str) {
+    backend.create_topic(name, 2, 1).await;
+    // Automatic commits would take the waker.
+    let properties = [("max.poll.interval.ms", "1500"), ("enable.auto.commit", "false")];
+    let mut idle = member(backend, name, &properties);
+    let mut busy = member(backend, name, &[]);
+    settle(&mut [&mut idle, &mut busy], &[1, 1]).await;
+    let mut stream = idle.stream();
+    let next = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx));
+    assert!(tokio::time::timeout(LOOK, next).await.is_err(), "the topic is empty");
+    settle(&mut [&mut busy], &[2]).await;
+    // The stream was kept until here.
+    let next = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx));
+    assert!(tokio::time::timeout(LOOK, next).await.is_err(), "the topic is empty");
     idle.close().await;
     busy.close().await;
 }

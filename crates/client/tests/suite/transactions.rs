@@ -8,8 +8,8 @@ use std::{
 
 use crate::common::{self, Backend, raw::committed_offsets};
 use curtail::{
-    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerGroupMetadata, Error, ErrorCode,
-    OffsetAndMetadata, ProducerConfig, Record, TopicPartition, TransactionalProducer,
+    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerGroupMetadata, Delivery, Error,
+    ErrorCode, OffsetAndMetadata, ProducerConfig, Record, TopicPartition, TransactionalProducer,
 };
 
 /// Partitions of the topic of each check.
@@ -403,4 +403,73 @@ fn lower_transaction_version(backend: &Backend) {
     let output = cluster.run_tool("org.apache.kafka.tools.FeatureCommand", &args, b"");
     let output = output.expect("the tool runs");
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
+}
+
+/// A topic is created again with fewer partitions while a transaction has records for one that is gone: the first in
+/// flight, the second in the queue. Gives the transaction's producer, once it knows, and their deliveries.
+async fn with_records_of_a_vanished_partition(
+    backend: &Backend,
+    topic: &str,
+) -> (TransactionalProducer, [Delivery; 2]) {
+    let Backend::Embedded(cluster) = backend else { unreachable!("its responses are delayed") };
+    cluster.create_topic(topic, 2, 1, &[]).unwrap();
+    cluster.settled().await;
+    let properties = [
+        ("metadata.max.age.ms", "20"),
+        ("linger.ms", "0"),
+        // A batch for each record.
+        ("batch.size", "1"),
+        ("request.timeout.ms", "1000"),
+        ("delivery.timeout.ms", "2000"),
+    ];
+    let mut producer = transactional(backend, topic, &properties);
+    producer.init_transactions().await.unwrap();
+    let (leader, _) = cluster.leader(topic, 1).unwrap();
+    cluster.delay(Some(leader), Some(0), LIMIT);
+    let transaction = producer.begin_transaction().await.unwrap();
+    let record = |value| Record::to(topic).partition(1).value(value);
+    let first = transaction.send(record("first")).await.unwrap();
+    let second = transaction.send(record("second")).await.unwrap();
+    drop(transaction);
+    assert!(cluster.delete_topic(topic));
+    cluster.create_topic(topic, 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let known = async {
+        while producer.partitions_for(topic).await.unwrap() != 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, known).await.expect("the producer learns of the new topic");
+    (producer, [first, second])
+}
+
+#[test]
+fn a_transaction_does_not_commit_without_the_records_of_a_vanished_partition() {
+    runtime().block_on(async {
+        let backend = embedded(2).await;
+        let (mut producer, sent) = with_records_of_a_vanished_partition(&backend, "commit").await;
+        let error = producer.commit_transaction().await.unwrap_err();
+        assert!(error.is_abortable(), "{error}");
+        producer.abort_transaction().await.unwrap();
+        for delivery in sent {
+            delivery.outcome().expect("an outcome after the abort").unwrap_err();
+        }
+    });
+}
+
+#[test]
+fn an_abort_ends_the_records_of_a_vanished_partition() {
+    runtime().block_on(async {
+        let backend = embedded(2).await;
+        let (mut producer, sent) = with_records_of_a_vanished_partition(&backend, "abort").await;
+        producer.abort_transaction().await.unwrap();
+        let [first, second] = sent;
+        second.outcome().expect("an outcome after the abort").unwrap_err();
+        first.await.unwrap_err();
+        let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+        cluster.clear_delays();
+        let transaction = producer.begin_transaction().await.unwrap();
+        transaction.send(Record::to("abort").value("next")).await.unwrap();
+        transaction.commit().await.unwrap();
+    });
 }

@@ -91,6 +91,11 @@ impl Authentication {
         &self.principal
     }
 
+    /// Whether requests are served.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
     /// The largest frame to take next, where `limit` holds for everybody.
     pub(crate) fn frame_limit(&self, limit: usize) -> usize {
         match self.state {

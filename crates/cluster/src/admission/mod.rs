@@ -48,22 +48,26 @@ impl Principal {
         Self::User("ANONYMOUS".to_owned())
     }
 
-    /// The user's name.
-    pub(crate) fn name(&self) -> &str {
+    /// The user's name; brokers are no users.
+    pub(crate) fn user(&self) -> Option<&str> {
         match self {
-            Self::Broker => BROKER,
-            Self::User(name) => name,
+            Self::Broker => None,
+            Self::User(name) => Some(name),
         }
     }
 }
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "User:{}", self.name())
+        match self {
+            // Another type, so that no user's name reads like it.
+            Self::Broker => f.write_str("Broker:"),
+            Self::User(name) => write!(f, "User:{name}"),
+        }
     }
 }
 
-/// The name that brokers have among themselves.
+/// The name that brokers log in with on their own listener, which knows no other.
 const BROKER: &str = "broker";
 
 /// How long a client has for the TLS handshake.
@@ -80,7 +84,7 @@ pub(crate) struct Admission {
 
 /// Whom a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ForWhom {
+pub(crate) enum ForWhom {
     Clients,
     Brokers,
 }
@@ -118,6 +122,10 @@ impl Admission {
         let subject = subject.and_then(|certificate| certificates::subject(certificate));
         let principal = subject.map_or_else(Principal::anonymous, Principal::User);
         Ok((Box::new(socket), principal))
+    }
+
+    pub(crate) fn for_whom(&self) -> ForWhom {
+        self.for_whom
     }
 
     pub(crate) fn failure_delay(&self) -> Duration {

@@ -242,6 +242,14 @@ fn brokers_have_a_password_that_is_not_printed() {
     let request = SaslAuthenticateRequest::default().with_auth_bytes(credentials.into());
     assert!(matches!(send(&mut broker, 2, &request, now), Verdict::Answer(_)));
     assert_eq!(**broker.principal(), Principal::Broker);
+    assert_eq!(
+        (broker.principal().to_string(), broker.principal().user()),
+        ("Broker:".into(), None)
+    );
+    // Whatever users are called, none reads like it.
+    for name in ["broker", "", "Broker:"] {
+        assert_ne!(Principal::User(name.into()).to_string(), broker.principal().to_string());
+    }
     // What the clients' listener takes for a broker is a user of that name.
     let mut client = arrived(admission(Duration::ZERO));
     assert!(matches!(choose(&mut client, "PLAIN", now), Verdict::Answer(_)));

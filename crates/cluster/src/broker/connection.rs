@@ -14,7 +14,7 @@ use curtail_net::Socket;
 use curtail_wire::{frame::FrameSplitter, header::split_request};
 use tokio::time::{Instant, sleep};
 
-use super::Broker;
+use super::{Broker, connections::Ticket};
 use crate::{
     admission::{Admission, Authentication, Now, Verdict},
     handlers::{self, Answer, Call},
@@ -29,8 +29,9 @@ pub(super) async fn serve(
     socket: Box<dyn Socket>,
     peer: IpAddr,
     admission: Arc<Admission>,
+    ticket: Ticket,
 ) {
-    if let Err(reason) = converse(&broker, socket, peer, admission).await {
+    if let Err(reason) = converse(&broker, socket, peer, admission, &ticket).await {
         tracing::warn!(broker = broker.id, %peer, reason, "connection closed");
     }
 }
@@ -40,6 +41,7 @@ async fn converse(
     socket: Box<dyn Socket>,
     peer: IpAddr,
     admission: Arc<Admission>,
+    ticket: &Ticket,
 ) -> Result<(), String> {
     let failure_delay = admission.failure_delay();
     let (socket, principal) = match admission.shake_hands(socket).await {
@@ -52,10 +54,14 @@ async fn converse(
     let socket = socket.as_ref();
     let limit = broker.config.socket_request_max_bytes;
     let mut authentication = Authentication::new(admission, principal);
+    if authentication.is_over() {
+        ticket.authenticated();
+    }
     let mut frames = FrameSplitter::new(authentication.frame_limit(limit));
     let mut out: Vec<Bytes> = Vec::new();
     loop {
         let Some(frame) = frames.next_frame().map_err(|error| error.to_string())? else {
+            ticket.idle(Instant::now());
             match fill(socket, &mut frames).await {
                 Ok(0) => return Ok(()),
                 Ok(_) => continue,
@@ -69,6 +75,7 @@ async fn converse(
             return Err("malformed request header".into());
         };
         out.clear();
+        ticket.busy();
         let now = Now { instant: Instant::now(), wall_ms: broker.env.wall.now_ms() };
         let verdict = authentication.receive(&header, &body, &broker.image().credentials, now);
         match verdict {
@@ -84,6 +91,9 @@ async fn converse(
                 out.push(step);
                 if write_all(socket, &mut out).await.is_err() {
                     return Ok(());
+                }
+                if authentication.is_over() {
+                    ticket.authenticated();
                 }
                 frames.set_limit(authentication.frame_limit(limit));
             }

@@ -1,6 +1,7 @@
 //! One incarnation of a broker: what its tasks share, and how the metadata changes it.
 
 mod connection;
+mod connections;
 mod peers;
 mod run;
 
@@ -39,6 +40,7 @@ use crate::{
     },
     session::SessionCache,
     settings::BrokerSettings,
+    storage::Hold,
     transaction::Transactions,
 };
 
@@ -60,6 +62,8 @@ pub(crate) struct Broker {
     pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Tasks may outlive the cluster that a caller has dropped.
+    _hold: Arc<Hold>,
     dir: PathBuf,
     /// What it was started with, and what was changed since.
     settings: ArcSwap<BrokerSettings>,
@@ -204,12 +208,17 @@ impl Broker {
         let dir = self.dir.join(format!("{}-{}", topic.name, key.index));
         let failed = |source| LogError::Io { path: dir.clone(), source };
         let disk = self.disk.as_ref();
+        let of = if disk.exists(&dir) { log::read_partition_metadata(disk, &dir)? } else { None };
         // A directory of an older topic of this name was left behind while the broker was down.
-        if disk.exists(&dir) && log::read_partition_metadata(disk, &dir)? != Some(topic.id) {
-            disk.remove_dir_all(&dir).map_err(failed)?;
+        if of.is_some_and(|of| of != topic.id) {
+            remove_log(disk, &dir).map_err(failed)?;
         }
-        disk.create_dir_all(&dir).map_err(failed)?;
-        log::write_partition_metadata(disk, &dir, topic.id)?;
+        if of != Some(topic.id) {
+            disk.create_dir_all(&dir).map_err(failed)?;
+            // Durable before the first record: without it nothing says whose records they are.
+            log::write_partition_metadata(disk, &dir, topic.id)?;
+            disk.sync_dir(&self.dir).map_err(failed)?;
+        }
         let settings = self.settings();
         let config = topic.config.log_config(&settings.config);
         let (log, recovery) = PartitionLog::open(Arc::clone(&self.disk), dir.clone(), config)?;
@@ -243,7 +252,7 @@ impl Broker {
     }
 
     fn delete_log(&self, dir: &Path) {
-        if let Err(error) = self.disk.remove_dir_all(dir) {
+        if let Err(error) = remove_log(self.disk.as_ref(), dir) {
             tracing::warn!(dir = %dir.display(), %error, "a log that is not needed any more stays behind");
         }
     }
@@ -253,6 +262,10 @@ impl Broker {
         // What cannot be listed has no logs.
         for dir in self.disk.list(&self.dir).unwrap_or_default() {
             let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.ends_with(DELETED) {
+                self.delete_log(&dir);
+                continue;
+            }
             let Some((name, index)) = name.rsplit_once('-') else { continue };
             let Some(topic) = image.topic(name) else { continue };
             let partition = index.parse().ok().and_then(|index: usize| topic.partitions.get(index));
@@ -272,6 +285,24 @@ impl Broker {
             }
         }
     }
+}
+
+/// The end of a name under which a log is removed. No partition's directory ends so.
+const DELETED: &str = ".deleted";
+
+/// Removes a log in one step that a crash cannot halve: a half of it would pass for the log of a later topic of its name.
+fn remove_log(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let mut name = dir.file_name().unwrap_or_default().to_owned();
+    if name.to_string_lossy().ends_with(DELETED) {
+        return disk.remove_dir_all(dir);
+    }
+    name.push(DELETED);
+    let deleted = dir.with_file_name(name);
+    if disk.exists(&deleted) {
+        disk.remove_dir_all(&deleted)?;
+    }
+    disk.rename(dir, &deleted)?;
+    disk.remove_dir_all(&deleted)
 }
 
 type Changed = (Option<Arc<TopicImage>>, Arc<TopicImage>);

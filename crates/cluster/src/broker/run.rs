@@ -1,16 +1,6 @@
 //! The life of one incarnation: it owns every task, so dropping its future ends them all.
 
-use std::{
-    collections::VecDeque,
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use curtail_net::{Env, Listener, Socket};
@@ -21,7 +11,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Broker, Peers, connection};
+use super::{
+    Broker, Peers, connection,
+    connections::{Limits, Registry},
+};
 use crate::{
     admission::{Admission, Admissions, BrokersOnly},
     config::ClusterConfig,
@@ -41,6 +34,7 @@ use crate::{
     },
     session::SessionCache,
     settings::{BrokerSettings, Changed},
+    storage::Hold,
 };
 
 /// How a broker is doing.
@@ -57,6 +51,8 @@ pub(crate) struct Slot {
     pub(crate) id: i32,
     pub(crate) env: Env,
     pub(crate) disk: Arc<dyn Disk>,
+    /// The cluster's hold on its directory.
+    pub(crate) hold: Arc<Hold>,
     pub(crate) dir: PathBuf,
     /// Where to listen and what to tell others; the port is filled in by the first incarnation.
     pub(crate) bind: Mutex<SocketAddr>,
@@ -187,16 +183,9 @@ struct Life {
     /// What [`Broker::spawn`] was given. It is taken at once, so it stays short.
     work: mpsc::UnboundedReceiver<super::Work>,
     tasks: JoinSet<()>,
-    connections: Arc<AtomicUsize>,
-}
-
-/// Counts a connection while it exists.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    connections: Arc<Registry>,
+    /// When to look for connections whose time is over.
+    next_expiry: Instant,
 }
 
 /// How long no connection is accepted after one could not be for want of descriptors.
@@ -222,7 +211,7 @@ impl Life {
         let advertised = *slot.advertised.lock();
         let id = slot.id;
         let mailbox = Arc::clone(controller.mailbox(id).ok_or(ClusterError::NoSuchBroker(id))?);
-        let (epoch, image) = controller.register(id, Addresses { advertised, inner });
+        let (epoch, image) = controller.register(id, Addresses { advertised, inner })?;
         let owner = Arc::new(Owner {
             broker: id,
             broker_epoch: epoch,
@@ -249,6 +238,7 @@ impl Life {
             transactions: Coordinator::default(),
             owner,
             disk: Arc::clone(&slot.disk),
+            _hold: Arc::clone(&slot.hold),
             dir: slot.dir.clone(),
             settings: ArcSwap::from_pointee(BrokerSettings::new(&config, id, &Changed::new())),
             image: ArcSwap::from_pointee(Image::empty(&image.cluster_id)),
@@ -264,6 +254,11 @@ impl Life {
         broker.spawn(async move { timers.groups.run_timers(&timers).await });
         let timers = Arc::clone(&broker);
         broker.spawn(async move { timers.transactions.run_timers(&timers).await });
+        let now = Instant::now();
+        let limits = Limits {
+            authentication: broker.config.security.authentication_timeout,
+            idle: broker.config.connections_max_idle,
+        };
         Ok(Self {
             broker,
             gate: Arc::clone(&slot.gate),
@@ -273,7 +268,8 @@ impl Life {
             frozen: false,
             work,
             tasks: JoinSet::new(),
-            connections: Arc::default(),
+            connections: Registry::new(limits, now),
+            next_expiry: now + limits.idle,
         })
     }
 
@@ -316,9 +312,13 @@ impl Life {
                 self.broker.partitions().iter().for_each(|partition| partition.upkeep(now_ms));
                 continue;
             }
+            if self.next_expiry <= now {
+                self.expire_connections(now);
+                continue;
+            }
             let due = self.under_way.front().filter(|_| !self.frozen).map(|(due, _)| *due);
             let mut next = due.map_or(next_heartbeat, |due| due.min(next_heartbeat));
-            next = next.min(next_isr_check).min(next_upkeep);
+            next = next.min(next_isr_check).min(next_upkeep).min(self.next_expiry);
             if accept_from > now {
                 next = next.min(accept_from);
             }
@@ -384,19 +384,32 @@ impl Life {
     }
 
     fn connected(&mut self, (socket, peer): Connected, admission: &Arc<Admission>) {
-        let open = self.connections.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(&self.connections));
-        if open >= self.broker.settings().config.max_connections {
+        let now = Instant::now();
+        let most = self.broker.settings().config.max_connections;
+        let Some(ticket) = self.connections.enter(admission.for_whom(), most, now) else {
             tracing::warn!(broker = self.broker.id, "max.connections reached; connection closed");
             return;
-        }
+        };
+        let deadline = now + self.broker.config.security.authentication_timeout;
+        self.next_expiry = self.next_expiry.min(deadline);
+        let id = ticket.id();
         let broker = Arc::clone(&self.broker);
         let admission = Arc::clone(admission);
-        let task = async move {
-            let _counted = counted;
-            connection::serve(broker, socket, peer.ip(), admission).await;
-        };
-        self.tasks.spawn(self.gate.guard(&self.alive, task));
+        let task = connection::serve(broker, socket, peer.ip(), admission, ticket);
+        let task = self.tasks.spawn(self.gate.guard(&self.alive, task));
+        self.connections.attach(id, task);
+    }
+
+    fn expire_connections(&mut self, now: Instant) {
+        let (late, next) = self.connections.expire(now);
+        self.next_expiry = next;
+        if late > 0 {
+            tracing::warn!(
+                broker = self.broker.id,
+                connections = late,
+                "connections closed that did not authenticate in time"
+            );
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
     /// The value is not one the setting takes.
-    #[error("{name}={value:?}: {expected}")]
+    #[error("{name}={value:?}: expected {expected}")]
     Value {
         /// The setting.
         name: &'static str,
@@ -158,10 +158,24 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "connection.authentication.timeout.ms",
+        "milliseconds, at least 1",
+        security.authentication_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "connection.failed.authentication.delay.ms",
         "milliseconds, 0 or more",
         security.failed_authentication_delay,
         |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "connections.max.idle.ms",
+        "milliseconds, at least 1",
+        connections_max_idle,
+        |t| millis(t, 1),
         MILLIS
     ),
     property!(
@@ -449,6 +463,13 @@ static PROPERTIES: &[Property] = &[
         }
     ),
     property!(
+        "sasl.oauthbearer.allow.unsecured.tokens",
+        "true or false",
+        security.allow_unsecured_tokens,
+        boolean,
+        bool::to_string
+    ),
+    property!(
         "socket.request.max.bytes",
         "bytes, 1 to 104857600",
         socket_request_max_bytes,
@@ -601,6 +622,20 @@ impl ClusterConfig {
             value: value.into(),
             expected: property.expected,
         })
+    }
+
+    /// Checks that no time is beyond the range of its property, also one that was assigned to a field: deadlines far ahead
+    /// overflow the clock.
+    pub(super) fn validate_times(&self) -> Result<(), ConfigError> {
+        for property in PROPERTIES.iter().filter(|p| p.name.ends_with(".ms")) {
+            let value = (property.get)(self);
+            let is_long = value.parse::<u128>().is_ok_and(|ms| ms > i32::MAX as u128);
+            if is_long && (property.set)(&mut self.clone(), &value).is_none() {
+                let (name, expected) = (property.name, property.expected);
+                return Err(ConfigError::Value { name, value, expected });
+            }
+        }
+        Ok(())
     }
 
     /// Whether a property's value is not for showing.

@@ -1,6 +1,6 @@
 //! Who may connect, how, and what they may do.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 pub use curtail_wire::{Mechanism, SecurityProtocol};
 
@@ -82,6 +82,12 @@ pub struct Security {
     /// `connections.max.reauth.ms`: how long an authentication with SASL holds; zero for as long as the connection
     /// (KIP-368).
     pub max_reauth: Duration,
+    /// `connection.authentication.timeout.ms`: how long a client has from the connection to the end of its authentication,
+    /// the TLS handshake included. Curtail's own; Kafka closes such a connection after `connections.max.idle.ms`.
+    pub authentication_timeout: Duration,
+    /// `sasl.oauthbearer.allow.unsecured.tokens`: whether OAUTHBEARER, whose tokens are unsigned, is offered beyond loopback.
+    /// Curtail's own.
+    pub allow_unsecured_tokens: bool,
     /// `connection.failed.authentication.delay.ms`: how long a failed authentication goes unanswered.
     pub failed_authentication_delay: Duration,
     /// `ssl.keystore.location`: a PEM file with the brokers' private key and certificates; without it the cluster makes
@@ -108,6 +114,8 @@ impl Default for Security {
             users: Vec::new(),
             mechanisms: Mechanism::PASSWORDS.to_vec(),
             max_reauth: Duration::ZERO,
+            authentication_timeout: Duration::from_secs(10),
+            allow_unsecured_tokens: false,
             failed_authentication_delay: Duration::from_millis(100),
             key_store: None,
             key_password: None,
@@ -124,6 +132,24 @@ impl Security {
     /// Whether brokers need a listener of their own: clients' listeners do not know them.
     pub(crate) fn separates_brokers(&self) -> bool {
         self.protocol != SecurityProtocol::Plaintext || self.authorizer != Authorizer::None
+    }
+
+    /// Refuses to let anyone who can reach the listener in under any name.
+    pub(super) fn validate_reach(
+        &self,
+        beyond_loopback: Option<IpAddr>,
+    ) -> Result<(), ConfigError> {
+        let by_token =
+            self.protocol.has_sasl() && self.mechanisms.contains(&Mechanism::OAuthBearer);
+        match beyond_loopback {
+            Some(address) if by_token && !self.allow_unsecured_tokens => {
+                Err(ConfigError::Contradiction(format!(
+                    "OAUTHBEARER takes unsigned tokens, so on {address} every client could claim any name; remove it from \
+                     sasl.enabled.mechanisms, listen on loopback, or set sasl.oauthbearer.allow.unsecured.tokens=true"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn validate(&self) -> Result<(), ConfigError> {

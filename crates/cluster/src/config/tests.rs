@@ -51,6 +51,46 @@ fn a_value_out_of_range_is_refused() {
 }
 
 #[test]
+fn times_beyond_their_range_are_refused_by_name() {
+    type Field = fn(&mut ClusterConfig) -> &mut Duration;
+    let fields: [Field; 21] = [
+        |c| &mut c.replica_lag_time_max,
+        |c| &mut c.replica_fetch_wait_max,
+        |c| &mut c.replica_fetch_backoff,
+        |c| &mut c.broker_session_timeout,
+        |c| &mut c.broker_heartbeat_interval,
+        |c| &mut c.group_initial_rebalance_delay,
+        |c| &mut c.group_min_session_timeout,
+        |c| &mut c.group_max_session_timeout,
+        |c| &mut c.group_consumer_session_timeout,
+        |c| &mut c.group_consumer_min_session_timeout,
+        |c| &mut c.group_consumer_max_session_timeout,
+        |c| &mut c.group_consumer_heartbeat_interval,
+        |c| &mut c.group_consumer_min_heartbeat_interval,
+        |c| &mut c.group_consumer_max_heartbeat_interval,
+        |c| &mut c.group_consumer_assignment_interval,
+        |c| &mut c.group_consumer_regex_refresh_interval,
+        |c| &mut c.offsets_commit_timeout,
+        |c| &mut c.transaction_max_timeout,
+        |c| &mut c.transaction_abort_interval,
+        |c| &mut c.security.max_reauth,
+        |c| &mut c.security.failed_authentication_delay,
+    ];
+    for field in fields {
+        for beyond in [Duration::from_millis(i32::MAX as u64 + 1), Duration::MAX] {
+            let mut config = ClusterConfig::default();
+            *field(&mut config) = beyond;
+            match config.validate() {
+                Err(ConfigError::Value { name, value, .. }) => {
+                    assert_eq!(value, beyond.as_millis().to_string(), "{name}");
+                }
+                other => panic!("{beyond:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn contradictions_are_found() {
     let ok = ClusterConfig::default();
     ok.validate().unwrap();
@@ -74,4 +114,27 @@ fn contradictions_are_found() {
     assert!(refused(|c| c.ports = Ports::List(vec![])));
     assert!(refused(|c| c.ports = Ports::From(65_535)));
     assert!(refused(|c| c.storage = Storage::Disks(vec![])));
+}
+
+#[test]
+fn unsigned_tokens_beyond_loopback_need_permission() {
+    let mut config = ClusterConfig::default();
+    config.set("listener.security.protocol", "SASL_SSL").unwrap();
+    config.set("sasl.enabled.mechanisms", "OAUTHBEARER").unwrap();
+    config.validate().unwrap();
+    let anywhere = ClusterConfig { bind: Some([0, 0, 0, 0].into()), ..config.clone() };
+    let elsewhere = ClusterConfig { host: [10, 0, 0, 1].into(), ..config.clone() };
+    let listed = ([10, 0, 0, 1], 9092).into();
+    let listed = ClusterConfig { ports: Ports::List(vec![listed; 3]), ..config };
+    for mut config in [anywhere, elsewhere, listed] {
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.contains("sasl.oauthbearer.allow.unsecured.tokens=true"), "{error}");
+        assert!(error.contains("unsigned tokens"), "{error}");
+        config.set("sasl.oauthbearer.allow.unsecured.tokens", "true").unwrap();
+        config.validate().unwrap();
+        config.set("sasl.oauthbearer.allow.unsecured.tokens", "false").unwrap();
+        config.set("sasl.enabled.mechanisms", "SCRAM-SHA-512").unwrap();
+        config.security.users = vec![User::new("alice", "secret")];
+        config.validate().unwrap();
+    }
 }

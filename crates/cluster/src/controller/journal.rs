@@ -1,4 +1,4 @@
-//! The controller's memory on disk: one JSON line per change, replayed at the start.
+//! The controller's metadata on disk: one line per append, replayed at the start.
 
 use std::{
     collections::BTreeMap,
@@ -25,9 +25,10 @@ const FILE: &str = "cluster-metadata.jsonl";
 /// One change of the metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
-    /// The first line: whose metadata this is.
+    /// The first line: the cluster's identity and its number of brokers (unknown for files of earlier versions).
     Cluster {
         id: String,
+        brokers: Option<u32>,
     },
     Topic(TopicImage),
     Partition {
@@ -65,6 +66,8 @@ pub(super) enum Change {
 enum Line {
     Cluster {
         id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        brokers: Option<u32>,
     },
     Topic {
         name: String,
@@ -145,7 +148,7 @@ impl From<PartitionLine> for PartitionImage {
 impl Change {
     fn to_line(&self) -> Line {
         match self {
-            Self::Cluster { id } => Line::Cluster { id: id.clone() },
+            Self::Cluster { id, brokers } => Line::Cluster { id: id.clone(), brokers: *brokers },
             Self::Topic(topic) => Line::Topic {
                 name: topic.name.to_string(),
                 id: topic.id.to_string(),
@@ -177,7 +180,7 @@ impl Change {
 
     fn from_line(line: Line) -> Option<Self> {
         Some(match line {
-            Line::Cluster { id } => Self::Cluster { id },
+            Line::Cluster { id, brokers } => Self::Cluster { id, brokers },
             Line::Topic { name, id, config, partitions } => Self::Topic(TopicImage {
                 name: name.into(),
                 id: id.parse().ok()?,
@@ -201,59 +204,167 @@ impl Change {
     }
 }
 
-/// The file changes are appended to.
+/// The file that changes are appended to.
+///
+/// # Invariants
+/// - [`Journal::append`] returns `Ok` only once the changes survive a crash of the machine.
+/// - After a failed sync the file's content is unknown: a later sync may succeed without the lost pages. The next append
+///   therefore replaces the whole file.
 pub(super) struct Journal {
-    file: Box<dyn DiskFile>,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// `None` after a failed sync.
+    file: Option<Box<dyn DiskFile>>,
 }
 
-fn encode(changes: &[Change]) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    for change in changes {
-        serde_json::to_writer(&mut text, &change.to_line())?;
-        text.push(b'\n');
+/// Encodes changes as one line: a CRC-32C of the JSON in hexadecimal, a space, and the JSON.
+///
+/// Changes that are appended together share a line, so that a torn append damages the last line only.
+fn encode(changes: &[Change], out: &mut Vec<u8>) -> io::Result<()> {
+    let lines: Vec<Line> = changes.iter().map(Change::to_line).collect();
+    let json = serde_json::to_vec(&lines)?;
+    out.extend_from_slice(format!("{:08x} ", crc32c::crc32c(&json)).as_bytes());
+    out.extend_from_slice(&json);
+    out.push(b'\n');
+    Ok(())
+}
+
+/// Decodes a line; `None` if it is damaged.
+fn decode(line: &[u8]) -> Option<Vec<Change>> {
+    // Lines of earlier versions have no checksum and one change each.
+    if line.first() == Some(&b'{') {
+        return Some(vec![Change::from_line(serde_json::from_slice(line).ok()?)?]);
     }
-    Ok(text)
+    let (sum, json) = line.split_at_checked(9)?;
+    let sum = std::str::from_utf8(sum).ok()?.strip_suffix(' ')?;
+    if u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(json) {
+        return None;
+    }
+    let lines: Vec<Line> = serde_json::from_slice(json).ok()?;
+    lines.into_iter().map(Change::from_line).collect()
 }
 
-/// The changes an earlier run left in `dir`. A last line without its end was torn by a kill and is dropped.
+/// Returns the changes that an earlier run left in `dir`; none if the journal is missing or empty.
+///
+/// A damaged last line is an append that a crash tore: it was never acknowledged and is dropped.
+///
+/// # Errors
+/// `InvalidData` if an earlier line is damaged.
 pub(super) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Change>> {
     let path = dir.join(FILE);
     if !disk.exists(&path) {
         return Ok(Vec::new());
     }
     let bytes = disk.read_all(&path)?;
-    let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
-    let lines = bytes[..whole].split(|b| *b == b'\n').filter(|line| !line.is_empty());
-    lines
-        .zip(1..)
-        .map(|(line, number)| {
-            let parsed = serde_json::from_slice(line).ok().and_then(Change::from_line);
-            parsed.ok_or_else(|| invalid(&path, number))
-        })
-        .collect()
+    let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
+    // Empty unless the last line has no end.
+    let unfinished = lines.pop().is_some_and(|rest| !rest.is_empty());
+    let mut changes = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        match decode(line) {
+            Some(decoded) => changes.extend(decoded),
+            // The first line came with the file, in one step.
+            None if index > 0 && index + 1 == lines.len() && !unfinished => {
+                tracing::warn!(file = %path.display(), "torn last line of the cluster metadata dropped");
+            }
+            None => return Err(damaged(&path, index + 1)),
+        }
+    }
+    if unfinished {
+        if lines.is_empty() {
+            return Err(damaged(&path, 1));
+        }
+        tracing::warn!(file = %path.display(), "torn last line of the cluster metadata dropped");
+    }
+    Ok(changes)
 }
 
-fn invalid(path: &Path, line: usize) -> io::Error {
-    let reason = format!("{}: line {line} is not cluster metadata", path.display());
+fn damaged(path: &Path, line: usize) -> io::Error {
+    let reason = format!(
+        "line {line} of {} is damaged; restore the file from a copy, or move the directory away to start an empty cluster",
+        path.display()
+    );
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
+/// Refuses a directory with logs and without metadata, whose brokers would delete the logs.
+///
+/// # Errors
+/// `InvalidData` if there is a partition's directory.
+pub(super) fn refuse_orphans(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let brokers = match disk.list(dir) {
+        Ok(entries) => entries.into_iter().filter(|path| is_numbered(path, "broker")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for broker in brokers {
+        // A broker that is no directory has no logs; starting it reports that.
+        let logs = disk.list(&broker).unwrap_or_default();
+        if let Some(log) = logs.iter().find(|path| is_numbered(path, "")) {
+            let log = log.strip_prefix(dir).unwrap_or(log).display();
+            let reason = format!(
+                "it has logs ({log}) but {FILE} is missing or empty; restore that file from a copy, \
+                 or move the directory away to start an empty cluster"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path ends in a name, a hyphen and a number. An empty `name` stands for any.
+fn is_numbered(path: &Path, name: &str) -> bool {
+    let last = path.file_name().and_then(|last| last.to_str()).unwrap_or_default();
+    last.rsplit_once('-').is_some_and(|(before, number)| {
+        (before == name || name.is_empty()) && number.parse::<u32>().is_ok()
+    })
+}
+
 impl Journal {
-    /// Replaces what is in `dir` by `snapshot` and appends from there.
-    pub(super) fn create(disk: &dyn Disk, dir: &Path, snapshot: &[Change]) -> io::Result<Self> {
+    /// Replaces the file in `dir` by `snapshot` and appends from there.
+    pub(super) fn create(disk: Arc<dyn Disk>, dir: &Path, snapshot: &[Change]) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
-        let path: PathBuf = dir.join(FILE);
-        disk.write_atomic(&path, &encode(snapshot)?)?;
-        Ok(Self { file: disk.open_append(&path)? })
+        let mut journal = Self { disk, dir: dir.to_owned(), file: None };
+        journal.rewrite(snapshot)?;
+        Ok(journal)
     }
 
-    /// Appends changes.
-    pub(super) fn append(&mut self, changes: &[Change]) -> io::Result<()> {
-        let before = self.file.len();
-        let written = self.file.append(&encode(changes)?);
-        if written.is_err() {
-            self.file.truncate(before)?;
+    fn rewrite(&mut self, snapshot: &[Change]) -> io::Result<()> {
+        let mut text = Vec::new();
+        for change in snapshot {
+            encode(std::slice::from_ref(change), &mut text)?;
         }
-        written
+        let path = self.dir.join(FILE);
+        self.disk.write_durable(&path, &text)?;
+        self.file = Some(self.disk.open_append(&path)?);
+        Ok(())
+    }
+
+    /// Makes changes durable. `snapshot` returns the whole state with them, in case the file must be replaced.
+    ///
+    /// # Errors
+    /// When the disk fails. The changes may be in the file or not; the next append decides.
+    pub(super) fn append(
+        &mut self,
+        changes: &[Change],
+        snapshot: impl FnOnce() -> Vec<Change>,
+    ) -> io::Result<()> {
+        let Some(mut file) = self.file.take() else { return self.rewrite(&snapshot()) };
+        let mut line = Vec::new();
+        encode(changes, &mut line)?;
+        let before = file.len();
+        if let Err(error) = file.append(&line) {
+            // Earlier lines are intact, and a full disk may have no room for another copy of them.
+            let restored = file.truncate(before).and_then(|()| file.sync());
+            self.file = restored.is_ok().then_some(file);
+            return Err(error);
+        }
+        if let Err(error) = file.sync() {
+            // Best effort: a refused change should not come back with a restart.
+            drop(file.truncate(before).and_then(|()| file.sync()));
+            return Err(error);
+        }
+        self.file = Some(file);
+        Ok(())
     }
 }

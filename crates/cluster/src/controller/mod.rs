@@ -8,12 +8,14 @@ mod access;
 mod journal;
 mod mailbox;
 mod placement;
+mod resize;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use mailbox::Mailbox;
 pub(crate) use placement::{TopicSpec, valid_name};
+pub use resize::brokers_of;
 pub(crate) use state::{
     Addresses, AlterPartition, Election, MorePartitions, Move, Moving, Refusal,
 };
@@ -85,33 +87,41 @@ pub(crate) fn random_id(entropy: &Entropy) -> Uuid {
 }
 
 impl Controller {
-    /// A controller that remembers in `memory`, or nowhere.
+    /// A controller that keeps its metadata on a disk, or in memory only.
+    ///
+    /// # Errors
+    /// When the metadata of an earlier run is damaged, missing although there are logs, or for another number of brokers, or
+    /// the disk fails.
     pub(crate) fn new(
         config: &Arc<ClusterConfig>,
         entropy: Entropy,
-        memory: Option<(&dyn Disk, &Path)>,
+        disk: Option<(Arc<dyn Disk>, &Path)>,
     ) -> io::Result<Self> {
         let ids: Vec<i32> = config.broker_ids().collect();
-        let changes = match memory {
-            Some((disk, dir)) => journal::read(disk, dir)?,
+        let changes = match &disk {
+            Some((disk, dir)) => journal::read(disk.as_ref(), dir)?,
             None => Vec::new(),
         };
-        let cluster_id = changes.iter().find_map(|change| match change {
-            Change::Cluster { id } => Some(id.clone()),
+        let known = changes.iter().find_map(|change| match change {
+            Change::Cluster { id, brokers } => Some((id.clone(), *brokers)),
             _ => None,
         });
-        let mut state = match &cluster_id {
-            Some(id) => State::load(id, changes, &ids),
-            None => State::new(&random_id(&entropy).to_string()),
+        let mut state = match known {
+            Some((id, brokers)) => {
+                let before = State::replayed(&id, changes);
+                resize::check(&before, brokers, config)?;
+                before.resume(&ids)
+            }
+            None => {
+                if let Some((disk, dir)) = &disk {
+                    journal::refuse_orphans(disk.as_ref(), dir)?;
+                }
+                State::new(&random_id(&entropy).to_string())
+            }
         };
         state.take_changes();
-        let journal = match memory {
-            Some((disk, dir)) => {
-                let id = state.image.cluster_id.to_string();
-                let mut snapshot = vec![Change::Cluster { id }];
-                snapshot.extend(state.snapshot());
-                Some(Journal::create(disk, dir, &snapshot)?)
-            }
+        let journal = match disk {
+            Some((disk, dir)) => Some(Journal::create(disk, dir, &state.snapshot(config.brokers))?),
             None => None,
         };
         let delay = config.metadata_propagation_delay;
@@ -140,7 +150,8 @@ impl Controller {
             for id in std::mem::take(&mut *self.heard.lock()) {
                 deadlines.insert(id, now + timeout);
             }
-            self.change(|state| {
+            // A refused change is tried again once the sessions have timed out once more.
+            let _ = self.change(|state| {
                 deadlines.retain(|id, _| state.has_session(*id));
                 for id in self.mailboxes.keys() {
                     if !state.has_session(*id) {
@@ -165,15 +176,27 @@ impl Controller {
         }
     }
 
-    /// Decides under the lock, then journals and publishes what has changed.
-    fn change<T>(&self, decide: impl FnOnce(&mut State) -> T) -> T {
+    /// Decides under the lock, journals the changes, then publishes them.
+    ///
+    /// # Errors
+    /// `KAFKA_STORAGE_ERROR` if the changes could not be made durable; the state is then as it was before.
+    fn change<T>(&self, decide: impl FnOnce(&mut State) -> T) -> Result<T, Refusal> {
         let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        // Cheap: the image shares its structure with the copy.
+        let before = inner.journal.is_some().then(|| inner.state.clone());
         let result = decide(&mut inner.state);
         let changes = inner.state.take_changes();
-        if let Some(journal) = inner.journal.as_mut().filter(|_| !changes.is_empty())
-            && let Err(error) = journal.append(&changes)
+        if !changes.is_empty()
+            && let (Some(journal), Some(before)) = (&mut inner.journal, before)
         {
-            tracing::error!(%error, "cluster metadata could not be written; a restart will not know the change");
+            let snapshot = || inner.state.snapshot(self.config.brokers);
+            if let Err(error) = journal.append(&changes, snapshot) {
+                inner.state = before;
+                tracing::error!(%error, "cluster metadata could not be written; the change is refused");
+                let reason = format!("The cluster's metadata could not be written: {error}");
+                return Err((ErrorCode::KAFKA_STORAGE_ERROR, reason));
+            }
         }
         if inner.state.image.version != inner.published {
             inner.published = inner.state.image.version;
@@ -184,7 +207,7 @@ impl Controller {
             }
             self.version.send_replace(image.version);
         }
-        result
+        Ok(result)
     }
 
     pub(crate) fn mailbox(&self, id: i32) -> Option<&Arc<Mailbox>> {
@@ -218,7 +241,11 @@ impl Controller {
 
     /// Registers an incarnation of a broker: its epoch, and the metadata to start from. The mailbox then
     /// holds only what comes later.
-    pub(crate) fn register(&self, id: i32, addresses: Addresses) -> (i64, Arc<Image>) {
+    pub(crate) fn register(
+        &self,
+        id: i32,
+        addresses: Addresses,
+    ) -> Result<(i64, Arc<Image>), Refusal> {
         self.change(|state| {
             let epoch = state.register(id, addresses);
             (epoch, Arc::new(state.image.clone()))
@@ -227,7 +254,7 @@ impl Controller {
 
     /// A broker's sign of life; false when the controller does not take this incarnation for the current one.
     pub(crate) fn heartbeat(&self, id: i32, epoch: i64) -> bool {
-        if self.is_cut_off(id) || !self.change(|state| state.heartbeat(id, epoch)) {
+        if self.is_cut_off(id) || self.change(|state| state.heartbeat(id, epoch)) != Ok(true) {
             return false;
         }
         self.heard.lock().insert(id);
@@ -237,7 +264,8 @@ impl Controller {
 
     /// Moves everything away from a broker that is about to stop.
     pub(crate) fn controlled_shutdown(&self, id: i32) {
-        self.change(|state| state.leave(id));
+        // The broker stops in any case. What it leads moves once its session has timed out.
+        let _ = self.change(|state| state.leave(id));
     }
 
     pub(crate) fn alter_partition(
@@ -247,16 +275,16 @@ impl Controller {
         if self.is_cut_off(alter.broker) {
             return Err(ErrorCode::NETWORK_EXCEPTION);
         }
-        self.change(|state| state.alter_partition(alter))
+        self.change(|state| state.alter_partition(alter)).map_err(|(code, _)| code)?
     }
 
     pub(crate) fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<(), Refusal> {
-        self.change(|state| state.move_leader(topic, partition, to))
+        self.change(|state| state.move_leader(topic, partition, to))?
     }
 
     pub(crate) fn create_topic(&self, spec: &TopicSpec) -> Result<Arc<TopicImage>, Refusal> {
         let id = random_id(&self.entropy);
-        self.change(|state| state.create_topic(spec, id, &self.config))
+        self.change(|state| state.create_topic(spec, id, &self.config))?
     }
 
     /// What [`Controller::create_topic`] would do: partitions and replication factor.
@@ -267,7 +295,7 @@ impl Controller {
     }
 
     pub(crate) fn create_partitions(&self, more: &MorePartitions) -> Result<(), Refusal> {
-        self.change(|state| state.create_partitions(more, &self.config))
+        self.change(|state| state.create_partitions(more, &self.config))?
     }
 
     /// Whether [`Controller::create_partitions`] would do it.
@@ -280,7 +308,7 @@ impl Controller {
         topic: &str,
         edits: &[(String, ConfigEdit)],
     ) -> Result<(), Refusal> {
-        self.change(|state| state.alter_config(topic, edits))
+        self.change(|state| state.alter_config(topic, edits))?
     }
 
     /// Whether [`Controller::alter_config`] would do it.
@@ -298,7 +326,7 @@ impl Controller {
         whose: &Whose,
         edits: &[(String, ConfigEdit)],
     ) -> Result<(), Refusal> {
-        self.change(|state| state.alter_settings(whose, edits, &self.config))
+        self.change(|state| state.alter_settings(whose, edits, &self.config))?
     }
 
     /// Whether [`Controller::alter_settings`] would do it.
@@ -320,12 +348,12 @@ impl Controller {
         index: i32,
         election: Election,
     ) -> Result<(), Refusal> {
-        self.change(|state| state.elect_leader(topic, index, election))
+        self.change(|state| state.elect_leader(topic, index, election))?
     }
 
     /// Begins, changes or takes back the reassignment of a partition.
     pub(crate) fn reassign(&self, topic: &str, index: i32, to: &Move) -> Result<(), Refusal> {
-        self.change(|state| state.reassign(topic, index, to))
+        self.change(|state| state.reassign(topic, index, to))?
     }
 
     /// The reassignments under way, of these partitions or all.
@@ -333,43 +361,58 @@ impl Controller {
         self.inner.lock().state.reassignments(of)
     }
 
-    pub(crate) fn delete_topic(&self, id: Uuid) -> bool {
+    /// Deletes a topic; false when there is none of this id.
+    pub(crate) fn delete_topic(&self, id: Uuid) -> Result<bool, Refusal> {
         self.change(|state| state.remove_topic(id))
     }
 
-    pub(crate) fn create_acls(&self, acls: Vec<Acl>) {
-        self.change(|state| state.create_acls(acls));
+    pub(crate) fn create_acls(&self, acls: Vec<Acl>) -> Result<(), Refusal> {
+        self.change(|state| state.create_acls(acls))
     }
 
     /// Takes rules away and returns them.
-    pub(crate) fn delete_acls(&self, filter: &Filter) -> Vec<Acl> {
+    pub(crate) fn delete_acls(&self, filter: &Filter) -> Result<Vec<Acl>, Refusal> {
         self.change(|state| state.delete_acls(filter))
     }
 
     /// Sets limits, or takes those without a value away.
-    pub(crate) fn alter_quotas(&self, entity: &Entity, changes: &[(Limit, Option<f64>)]) {
+    pub(crate) fn alter_quotas(
+        &self,
+        entity: &Entity,
+        changes: &[(Limit, Option<f64>)],
+    ) -> Result<(), Refusal> {
         self.change(|state| {
             for (limit, value) in changes {
                 state.alter_quota(entity, *limit, *value);
             }
-        });
+        })
     }
 
     /// Credentials that this run begins with; brokers must not have registered yet.
     pub(crate) fn configure_credentials(&self, credentials: &Credentials) {
-        self.change(|state| state.configure_credentials(credentials));
+        // They are not journaled, so this cannot fail.
+        let _ = self.change(|state| state.configure_credentials(credentials));
     }
 
     /// Sets what is kept of a user's password for a mechanism.
-    pub(crate) fn set_credential(&self, user: String, mechanism: Hash, credential: Credential) {
-        self.change(|state| state.set_credential(user, mechanism, Some(Arc::new(credential))));
+    pub(crate) fn set_credential(
+        &self,
+        user: String,
+        mechanism: Hash,
+        credential: Credential,
+    ) -> Result<(), Refusal> {
+        self.change(|state| state.set_credential(user, mechanism, Some(Arc::new(credential))))
     }
 
     pub(crate) fn delete_credential(&self, user: String, mechanism: Hash) -> Result<(), Refusal> {
-        self.change(|state| state.delete_credential(user, mechanism))
+        self.change(|state| state.delete_credential(user, mechanism))?
     }
 
-    pub(crate) fn next_producer_id(&self) -> i64 {
-        self.change(State::next_producer_id)
+    /// A producer id that was never given to another producer.
+    ///
+    /// # Errors
+    /// `COORDINATOR_LOAD_IN_PROGRESS`, as in Kafka while there is no block of ids: producers try again.
+    pub(crate) fn next_producer_id(&self) -> Result<i64, ErrorCode> {
+        self.change(State::next_producer_id).map_err(|_| ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)
     }
 }

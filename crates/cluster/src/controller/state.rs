@@ -54,6 +54,7 @@ pub(crate) struct AlterPartition {
 }
 
 /// All the controller knows.
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) image: Image,
     /// Brokers an earlier run knew and this one has not heard of yet: they keep what they lead until they
@@ -80,27 +81,32 @@ impl State {
         }
     }
 
-    /// Rebuilds the state of an earlier run from its journal. Leader epochs advance, so that nothing of the
-    /// earlier run passes for current.
-    pub(super) fn load(cluster_id: &str, changes: Vec<Change>, brokers: &[i32]) -> Self {
+    /// Rebuilds the state of an earlier run from its journal.
+    pub(super) fn replayed(cluster_id: &str, changes: Vec<Change>) -> Self {
         let mut state = Self::new(cluster_id);
         for change in changes {
             state.replay(change);
         }
-        state.expected = brokers.iter().copied().collect();
-        let keys = state.partition_keys(|_| true);
-        for key in keys {
-            state.change_partition(key, |p| p.leader_epoch += 1);
-        }
-        for id in state.known_brokers() {
-            if !state.expected.contains(&id) {
-                state.fence_partitions(id);
-            }
-        }
         state
     }
 
-    fn known_brokers(&self) -> BTreeSet<i32> {
+    /// Continues an earlier run with these brokers. Leader epochs advance, so that requests of the earlier run are fenced.
+    pub(super) fn resume(mut self, brokers: &[i32]) -> Self {
+        self.expected = brokers.iter().copied().collect();
+        let keys = self.partition_keys(|_| true);
+        for key in keys {
+            self.change_partition(key, |p| p.leader_epoch += 1);
+        }
+        for id in self.known_brokers() {
+            if !self.expected.contains(&id) {
+                self.fence_partitions(id);
+            }
+        }
+        self
+    }
+
+    /// The brokers that have a replica.
+    pub(super) fn known_brokers(&self) -> BTreeSet<i32> {
         let partitions = self.image.topics.values().flat_map(|t| t.partitions.iter());
         partitions.flat_map(|p| p.replicas.iter().copied()).collect()
     }
@@ -131,8 +137,12 @@ impl State {
     }
 
     /// Everything, as the changes that would rebuild it.
-    pub(super) fn snapshot(&self) -> Vec<Change> {
-        let mut changes = vec![Change::ProducerIds { end: self.producer_ids_end }];
+    pub(super) fn snapshot(&self, brokers: u32) -> Vec<Change> {
+        let id = self.image.cluster_id.to_string();
+        let mut changes = vec![
+            Change::Cluster { id, brokers: Some(brokers) },
+            Change::ProducerIds { end: self.producer_ids_end },
+        ];
         changes.extend(self.image.topics.values().map(|t| Change::Topic((**t).clone())));
         changes.extend(self.access_snapshot());
         changes.extend(self.settings_snapshot());

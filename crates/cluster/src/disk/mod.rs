@@ -4,6 +4,7 @@
 //! same files in memory for simulation and recovery tests: it knows which bytes have been synced, drops the
 //! others on a crash, and can be made to run full.
 
+mod lock;
 mod mem;
 mod real;
 mod sparse;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use curtail_net::BoxFuture;
 
+pub(crate) use lock::{DirLock, LockError};
 pub use mem::MemDisk;
 pub use real::RealDisk;
 
@@ -56,6 +58,35 @@ pub trait Disk: Send + Sync {
     /// Replaces the file's content in one step: a reader, or a restart after the process was killed, sees the
     /// old content or the new, never a mixture.
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns once the directory's entries (files created, renamed, removed) will survive a crash of the machine.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Replaces the file's content as [`Disk::write_atomic`] does, and returns once that will survive a crash of the
+    /// machine.
+    fn write_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let temporary = temporary(path);
+        if self.exists(&temporary) {
+            // A crash left it.
+            self.remove_file(&temporary)?;
+        }
+        let write = || {
+            let mut file = self.open_append(&temporary)?;
+            file.append(bytes)?;
+            file.sync()?;
+            self.rename(&temporary, path)
+        };
+        // The first error is the one that matters.
+        write().inspect_err(|_| drop(self.remove_file(&temporary)))?;
+        path.parent().map_or(Ok(()), |dir| self.sync_dir(dir))
+    }
+}
+
+/// The path next to `path` under which its next content is written.
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    path.with_file_name(name)
 }
 
 /// One open append-only file.

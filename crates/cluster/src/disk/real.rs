@@ -1,23 +1,41 @@
 //! [`Disk`] on the operating system's files.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread, pwrite, pwritev};
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, temporary};
 
 /// The real file system.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RealDisk;
+pub struct RealDisk {
+    keeps: Keeps,
+}
+
+/// What a crash of the machine may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Keeps {
+    /// Nothing that was made durable.
+    #[default]
+    Durable,
+    /// Everything: no later process reads the files.
+    Nothing,
+}
 
 impl RealDisk {
     /// The real file system.
     pub fn new() -> Self {
-        Self
+        Self::default()
+    }
+
+    /// The real file system, for files that are deleted with the process that wrote them: [`Disk::write_durable`] and
+    /// [`Disk::sync_dir`] do not wait for the device. [`DiskFile::sync`] does.
+    pub fn temporary() -> Self {
+        Self { keeps: Keeps::Nothing }
     }
 }
 
@@ -64,13 +82,36 @@ impl Disk for RealDisk {
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         // No fsync: rename alone is atomic for a killed process, and a sync here would sit in the path of a
         // leader change. What is written this way can be rebuilt from the segments after a power loss.
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".tmp");
-        let temporary = path.with_file_name(name);
+        let temporary = temporary(path);
         fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
             // Of no use to anybody; the error that matters is the first one.
             drop(fs::remove_file(&temporary));
         })
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.keeps == Keeps::Nothing {
+            return Ok(());
+        }
+        // The parent of a relative path without directories is the empty path.
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        File::open(dir)?.sync_all()
+    }
+
+    fn write_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.keeps == Keeps::Nothing {
+            return self.write_atomic(path, bytes);
+        }
+        let temporary = temporary(path);
+        let write = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)
+        };
+        // The first error is the one that matters.
+        write().inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+        path.parent().map_or(Ok(()), |dir| self.sync_dir(dir))
     }
 }
 

@@ -91,12 +91,14 @@ pub(super) fn create(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     let asked: Vec<Result<Acl, Refusal>> =
         request.creations.iter().map(|creation| open.and_then(|()| acl(creation))).collect();
     let valid = asked.iter().flatten().cloned().collect();
-    call.broker.controller.create_acls(valid);
-    let results = asked.iter().map(|asked| match asked {
-        Ok(_) => AclCreationResult::default().with_error_message(None),
-        Err((code, reason)) => AclCreationResult::default()
-            .with_error_code(code.0)
-            .with_error_message(Some(text(reason))),
+    let created = call.broker.controller.create_acls(valid);
+    let refused = |code: ErrorCode, reason: &str| {
+        AclCreationResult::default().with_error_code(code.0).with_error_message(Some(text(reason)))
+    };
+    let results = asked.iter().map(|asked| match (asked, &created) {
+        (Err((code, reason)), _) => refused(*code, reason),
+        (Ok(_), Err((code, reason))) => refused(*code, reason),
+        (Ok(_), Ok(())) => AclCreationResult::default().with_error_message(None),
     });
     call.answer(&CreateAclsResponse::default().with_results(results.collect()), out)
 }
@@ -141,15 +143,21 @@ fn acl(creation: &AclCreation) -> Result<Acl, Refusal> {
 pub(super) fn delete(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DeleteAclsRequest = call.decode(body)?;
     let open = open(call, Operation::Alter);
-    let results = request.filters.iter().map(|asked| match open.and_then(|()| filter(asked)) {
-        Ok(filter) => {
-            let gone = call.broker.controller.delete_acls(&filter);
-            let matching = gone.iter().map(matching).collect();
-            DeleteAclsFilterResult::default().with_error_message(None).with_matching_acls(matching)
+    let refused = |code: ErrorCode, reason: &str| {
+        let result = DeleteAclsFilterResult::default();
+        result.with_error_code(code.0).with_error_message(Some(text(reason)))
+    };
+    let results = request.filters.iter().map(|asked| {
+        let filter = match open.and_then(|()| filter(asked)) {
+            Ok(filter) => filter,
+            Err((code, reason)) => return refused(code, reason),
+        };
+        match call.broker.controller.delete_acls(&filter) {
+            Ok(gone) => DeleteAclsFilterResult::default()
+                .with_error_message(None)
+                .with_matching_acls(gone.iter().map(matching).collect()),
+            Err((code, reason)) => refused(code, &reason),
         }
-        Err((code, reason)) => DeleteAclsFilterResult::default()
-            .with_error_code(code.0)
-            .with_error_message(Some(text(reason))),
     });
     let results = results.collect();
     call.answer(&DeleteAclsResponse::default().with_filter_results(results), out)

@@ -150,7 +150,7 @@ pub(super) fn alter(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resul
             let entity = entity(&entry.entity)?;
             let changes = changes(&entry.ops)?;
             if !request.validate_only {
-                call.broker.controller.alter_quotas(&entity, &changes);
+                call.broker.controller.alter_quotas(&entity, &changes)?;
             }
             Ok(())
         });

@@ -4,7 +4,7 @@
 //! metadata's delay. `validate_only` checks and creates nothing. A topic named twice in one request is refused
 //! with INVALID_REQUEST.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -29,14 +29,16 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     for topic in &request.topics {
         *names.entry(&topic.name.0).or_default() += 1;
     }
+    let mut seen = BTreeSet::new();
     let topics = request
         .topics
         .iter()
+        .filter(|topic| seen.insert(topic.name.as_str()))
         .map(|topic| {
             let created = if let Err(refused) = may_create(call, &topic.name.0) {
                 Err(refused)
             } else if names[topic.name.0.as_str()] > 1 {
-                Err((ErrorCode::INVALID_REQUEST, "The topic is named twice.".to_owned()))
+                Err((ErrorCode::INVALID_REQUEST, "Duplicate topic name.".to_owned()))
             } else {
                 create(call, topic, request.validate_only)
             };

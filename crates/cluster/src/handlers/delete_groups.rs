@@ -1,5 +1,7 @@
 //! DeleteGroups, key 42, versions 0 to 2: groups without members, with all their offsets.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
@@ -20,7 +22,8 @@ pub(super) async fn handle(
     let request: DeleteGroupsRequest = call.decode(body)?;
     call.concerns(request.groups_names.len());
     let mut results = Vec::with_capacity(request.groups_names.len());
-    for id in &request.groups_names {
+    let mut seen = BTreeSet::new();
+    for id in request.groups_names.iter().filter(|id| seen.insert(id.as_str())) {
         let code = delete(call, id).await.err().unwrap_or(ErrorCode::NONE);
         results.push(
             DeletableGroupResult::default().with_group_id(id.clone()).with_error_code(code.0),

@@ -60,10 +60,8 @@ fn begin(call: &Call<'_>, topic: &str, index: i32, offset: i64) -> Begun {
     if Kind::of_topic(topic).is_some() {
         return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
     }
-    let compacted = call.broker.image().topic(topic).is_some_and(|topic| {
-        topic.config.given().get("cleanup.policy").is_some_and(|policy| policy == "compact")
-    });
-    if compacted {
+    let kept = call.broker.image().topic(topic).is_some_and(|topic| !topic.config.deletes());
+    if kept {
         return Err(NotServed::code(ErrorCode::POLICY_VIOLATION));
     }
     let partition = call.replica_by_name(topic, index)?;

@@ -1,6 +1,6 @@
 //! DeleteTopics, key 20, versions 1 to 6; from version 6 by name or by id.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -26,8 +26,34 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     let by_either =
         request.topics.iter().map(|topic| (topic.name.clone(), Uuid(topic.topic_id.into_bytes())));
     call.concerns(request.topic_names.len() + request.topics.len());
-    let results = by_name.chain(by_either).map(|(name, id)| delete(call, name, id)).collect();
+    let asked: Vec<(Option<TopicName>, Uuid)> = by_name.chain(by_either).collect();
+    let mut times: BTreeMap<&(Option<TopicName>, Uuid), usize> = BTreeMap::new();
+    for topic in &asked {
+        *times.entry(topic).or_default() += 1;
+    }
+    // A topic's first entry removes its count, so that a repeated topic is answered once.
+    let results = asked.iter().filter_map(|topic| match times.remove(topic)? {
+        1 => Some(delete(call, topic.0.clone(), topic.1)),
+        _ => Some(twice(call, topic.0.clone(), topic.1)),
+    });
+    let results = results.collect();
     call.answer(&DeleteTopicsResponse::default().with_responses(results), out)
+}
+
+/// Refuses a topic that the request names more than once, whether or not it exists.
+fn twice(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicResult {
+    call.concerns(0);
+    let result = DeletableTopicResult::default()
+        .with_name(name)
+        .with_error_code(ErrorCode::INVALID_REQUEST.0);
+    let result = match call.version() >= 5 {
+        true => result.with_error_message(Some(text("Duplicate topic name."))),
+        false => result,
+    };
+    match call.version() >= TOPIC_IDS {
+        true => result.with_topic_id(uuid::Uuid::from_bytes(id.0)),
+        false => result,
+    }
 }
 
 fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicResult {
@@ -46,8 +72,11 @@ fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicR
         }
     };
     let code = match allowed.and(topic) {
-        Ok(topic) if call.broker.controller.delete_topic(topic.id) => ErrorCode::NONE,
-        Ok(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        Ok(topic) => match call.broker.controller.delete_topic(topic.id) {
+            Ok(true) => ErrorCode::NONE,
+            Ok(false) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Err((code, _)) => code,
+        },
         Err(code) => code,
     };
     // Who may not describe a topic is told neither its name nor its id.

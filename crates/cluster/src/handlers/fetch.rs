@@ -104,7 +104,7 @@ fn respond(
     let mut topics: Vec<(TopicRef, FetchTopicResponse)> = Vec::new();
     for (item, answer) in answers {
         if let Some(leader) = answer.current_leader {
-            let refused = NotServed { code: answer.error, message: None, leader: Some(leader) };
+            let refused = NotServed::led_by(answer.error, leader);
             endpoints.hint(call.broker, &refused);
         }
         match topics.last_mut().filter(|(topic, _)| *topic == item.topic) {

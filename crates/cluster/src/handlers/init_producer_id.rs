@@ -48,7 +48,7 @@ fn idempotent(call: &Call<'_>) -> Result<ProducerEpoch, ErrorCode> {
     if !call.may_with_any(Operation::Write, ResourceType::Topic) {
         call.require(Operation::IdempotentWrite, Resource::Cluster)?;
     }
-    Ok(ProducerEpoch { id: call.broker.controller.next_producer_id(), epoch: 0 })
+    Ok(ProducerEpoch { id: call.broker.controller.next_producer_id()?, epoch: 0 })
 }
 
 async fn transactional(

@@ -4,6 +4,8 @@
 //! and `auto.create.topics.enable` say so; this answer still calls them unknown, as Kafka's does, and a later one
 //! has them. Topics can be asked for by id from version 12.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
@@ -58,7 +60,10 @@ pub(super) fn handle(
         }
         Some(asked) => {
             call.concerns(asked.len());
-            let answers = asked.iter().map(|topic| {
+            // A topic that is asked for twice is described once.
+            let mut seen = BTreeSet::new();
+            let once = asked.iter().filter(|topic| seen.insert((&topic.name, topic.topic_id)));
+            let answers = once.map(|topic| {
                 let answer = one(call, &image, topic, may_create);
                 let name = answer.name.as_deref().unwrap_or_default();
                 MetadataTopic { authorized_operations: operations(name), ..answer }

@@ -19,7 +19,7 @@ use curtail_wire::{
         ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopic,
         ProduceTopicResponse,
     },
-    records::BatchHeader,
+    records::{BatchHeader, Codec},
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -40,6 +40,8 @@ use crate::{
     transaction::{Added, ProducerEpoch, TopicPartition, Version, server_version},
 };
 
+/// First version whose batches may be compressed with zstd (KIP-110).
+const ZSTD: i16 = 7;
 /// First version that names topics by id.
 const TOPIC_IDS: i16 = 13;
 
@@ -155,6 +157,10 @@ fn replica(call: &Call<'_>, topic: &ProduceTopic, index: i32) -> Result<Arc<Part
     Ok(partition)
 }
 
+fn codec(records: &Bytes) -> Option<Codec> {
+    BatchHeader::parse(records).ok()?.compression().ok()
+}
+
 /// Whether a batch belongs to a transaction.
 fn is_transactional(asked: &ProducePartition) -> bool {
     let header = asked.records.as_ref().and_then(|records| BatchHeader::parse(records).ok());
@@ -218,6 +224,9 @@ fn append(
     let Some(records) = asked.records.clone() else {
         return Err(NotServed::code(ErrorCode::INVALID_RECORD));
     };
+    if call.version() < ZSTD && codec(&records) == Some(Codec::Zstd) {
+        return Err(NotServed::code(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE));
+    }
     let guard = match verified.get(&(partition.topic.to_string(), asked.index)) {
         Some(Err(code)) => return Err(NotServed::code(*code)),
         Some(Ok(guard)) => Some(*guard),
@@ -305,6 +314,7 @@ fn respond_one(
             response.error = refused.code;
             response.current_leader = endpoints.hint(call.broker, &refused);
             response.error_message = refused.message;
+            response.record_errors = refused.records;
         }
     }
     response

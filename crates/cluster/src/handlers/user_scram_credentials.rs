@@ -119,8 +119,7 @@ pub(super) fn alter(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resul
         let done = edit.and_then(|edit| match edit {
             Edit::Delete(mechanism) => controller.delete_credential(user, mechanism),
             Edit::Set(mechanism, credential) => {
-                controller.set_credential(user, mechanism, credential);
-                Ok(())
+                controller.set_credential(user, mechanism, credential)
             }
         });
         match done {

@@ -1,22 +1,33 @@
-//! What a leader checks before it appends a producer's batch.
+//! Checks before a leader appends a producer's batch, with the error codes of Kafka's LogValidator.
+//!
+//! Every record is walked, and decompressed for that. Kafka does the same; it also rewrites batches with offsets that do
+//! not count up, which no producer of this format sends and which are refused here.
+
+use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use curtail_wire::ErrorCode;
+use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::{
-    Batch, BatchHeader, Codec, DecompressLimit, RecordError, TimestampType,
+    Batch, BatchHeader, DecompressLimit, RecordError, RecordRef, TimestampType, set_max_timestamp,
 };
 
 use super::{AppendError, LogConfig, Origin};
 
-/// Checks everything that does not depend on the log's content.
+/// Record errors that the message of a refused batch repeats.
+const SHOWN_ERRORS: usize = 3;
+
+/// Checks everything that does not depend on the log's content. Returns the batch, its header right about the latest
+/// timestamp. `partition` is for messages.
 pub(super) fn validate(
-    bytes: &Bytes,
+    bytes: Bytes,
+    dir: &Path,
     config: &LogConfig,
     now_ms: i64,
     origin: Origin,
-) -> Result<BatchHeader, AppendError> {
+) -> Result<(BatchHeader, Bytes), AppendError> {
     let batch = Batch::parse(bytes.clone()).map_err(|error| match error {
-        RecordError::Truncated { .. } | RecordError::BatchLength(_) => {
+        RecordError::BatchLength(_) => {
             AppendError::new(ErrorCode::CORRUPT_MESSAGE, error.to_string())
         }
         _ => invalid(error.to_string()),
@@ -37,9 +48,22 @@ pub(super) fn validate(
         .verify_crc()
         .map_err(|error| AppendError::new(ErrorCode::CORRUPT_MESSAGE, error.to_string()))?;
     check_header(&batch.header, origin)?;
-    check_timestamp(&batch.header, config, now_ms)?;
-    check_records(&batch)?;
-    Ok(batch.header)
+    if config.timestamp_type == TimestampType::CreateTime
+        && batch.header.timestamp_type() == TimestampType::LogAppendTime
+    {
+        let message = "a producer must not claim log append time";
+        return Err(AppendError::new(ErrorCode::INVALID_TIMESTAMP, message));
+    }
+    let latest = check_records(&batch, dir, config, now_ms)?;
+    let mut header = batch.header;
+    drop(batch);
+    if config.timestamp_type == TimestampType::LogAppendTime || header.max_timestamp == latest {
+        return Ok((header, bytes));
+    }
+    header.max_timestamp = latest;
+    let mut bytes = own(bytes);
+    set_max_timestamp(&mut bytes, latest);
+    Ok((header, bytes.freeze()))
 }
 
 fn invalid(message: impl Into<String>) -> AppendError {
@@ -72,45 +96,115 @@ fn check_header(header: &BatchHeader, origin: Origin) -> Result<(), AppendError>
     Ok(())
 }
 
-fn check_timestamp(
-    header: &BatchHeader,
+/// Walks the records: their lengths must fit, their offsets count up by one. Returns the latest timestamp.
+fn check_records(
+    batch: &Batch,
+    dir: &Path,
     config: &LogConfig,
     now_ms: i64,
-) -> Result<(), AppendError> {
-    if config.timestamp_type == TimestampType::LogAppendTime {
-        return Ok(());
-    }
-    let error = |message| Err(AppendError::new(ErrorCode::INVALID_TIMESTAMP, message));
-    if header.timestamp_type() == TimestampType::LogAppendTime {
-        return error("a producer must not claim log append time".to_owned());
-    }
-    match config.timestamp_after_max_ms {
-        Some(after) if header.max_timestamp > now_ms.saturating_add(after) => error(format!(
-            "timestamp {} is more than {after} ms after the broker's time {now_ms}",
-            header.max_timestamp
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Walks the records of an uncompressed batch: their lengths must fit and their offsets count up by one.
-/// Compressed ones are taken as they are, under the checksum, rather than decompressed for every append.
-fn check_records(batch: &Batch) -> Result<(), AppendError> {
-    let codec = batch.header.compression().map_err(|error| invalid(error.to_string()))?;
-    if codec != Codec::None {
-        return Ok(());
-    }
-    let no_limit = DecompressLimit::default();
-    let mut records = batch.records(&no_limit).map_err(|error| invalid(error.to_string()))?;
+) -> Result<i64, AppendError> {
+    let mut records = batch.records(&DecompressLimit::default()).map_err(unreadable)?;
+    let mut refused = Refused::default();
+    let mut latest = i64::MIN;
     let mut expected = batch.header.base_offset;
     while let Some(record) = records.next_ref() {
-        let offset = record.map_err(|error| invalid(error.to_string()))?.offset;
-        if offset != expected {
+        let record = record.map_err(unreadable)?;
+        if record.offset != expected {
+            let offset = record.offset;
             return Err(invalid(format!("record {expected} has offset delta {offset}")));
+        }
+        latest = latest.max(record.timestamp);
+        if let Some(error) = check_record(&record, dir, config, now_ms) {
+            refused.push(record.offset as i32, error);
         }
         expected += 1;
     }
-    Ok(())
+    refused.into_result().map(|()| latest)
+}
+
+/// Code and message of the error that refuses a single record.
+fn check_record(
+    record: &RecordRef<'_>,
+    dir: &Path,
+    config: &LogConfig,
+    now_ms: i64,
+) -> Option<(ErrorCode, String)> {
+    if config.compacted && record.key.is_none() {
+        let partition = dir.file_name().unwrap_or_default().display();
+        let message = format!(
+            "Compacted topic cannot accept message without key in topic partition {partition}"
+        );
+        return Some((ErrorCode::INVALID_RECORD, message));
+    }
+    let after = config
+        .timestamp_after_max_ms
+        .filter(|_| config.timestamp_type == TimestampType::CreateTime)?;
+    let most = now_ms.saturating_add(after);
+    (record.timestamp > most).then(|| {
+        let message = format!(
+            "Timestamp {} of message with offset {} is out of range. The timestamp should be at most {most}",
+            record.timestamp, record.offset
+        );
+        (ErrorCode::INVALID_TIMESTAMP, message)
+    })
+}
+
+/// Bytes that are not the records they should be. Kafka's brokers answer UNKNOWN_SERVER_ERROR where a codec fails, which
+/// producers do not retry, as they would CORRUPT_MESSAGE.
+fn unreadable(error: RecordError) -> AppendError {
+    match error {
+        RecordError::UnknownCodec(_) | RecordError::Decompress(_) => {
+            AppendError::new(ErrorCode::UNKNOWN_SERVER_ERROR, error.to_string())
+        }
+        error => invalid(error.to_string()),
+    }
+}
+
+/// The records that a batch is refused for.
+#[derive(Default)]
+struct Refused {
+    records: Vec<BatchIndexError>,
+    by_timestamp: bool,
+}
+
+impl Refused {
+    #[cold]
+    fn push(&mut self, batch_index: i32, (code, message): (ErrorCode, String)) {
+        self.by_timestamp |= code == ErrorCode::INVALID_TIMESTAMP;
+        self.records.push(BatchIndexError { batch_index, message: Some(message) });
+    }
+
+    fn into_result(self) -> Result<(), AppendError> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let error = match self.by_timestamp {
+            true => AppendError::new(
+                ErrorCode::INVALID_TIMESTAMP,
+                "One or more records have been rejected due to invalid timestamp",
+            ),
+            false => invalid(self.message()),
+        };
+        Err(AppendError { records: self.records, ..error })
+    }
+
+    fn message(&self) -> String {
+        let shown: Vec<String> = self
+            .records
+            .iter()
+            .take(SHOWN_ERRORS)
+            .map(|record| {
+                let message = record.message.as_deref().unwrap_or_default();
+                format!("RecordError(batchIndex={}, message='{message}')", record.batch_index)
+            })
+            .collect();
+        format!(
+            "One or more records have been rejected due to {} record errors in total, and only showing the first three \
+             errors at most: [{}]",
+            self.records.len(),
+            shown.join(", ")
+        )
+    }
 }
 
 /// The batch as bytes of our own, to be changed in place: without copying where nobody else holds them and

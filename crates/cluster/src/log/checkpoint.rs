@@ -86,7 +86,7 @@ pub(super) fn write_clean_mark(disk: &dyn Disk, dir: &Path, end: i64) -> Result<
     write_one(disk, &dir.join(CLEAN), end)
 }
 
-/// Records the topic's id in the log directory `dir`, which exists (KIP-516).
+/// Records the topic's id in the log directory `dir`, which exists (KIP-516), and makes it durable.
 ///
 /// # Errors
 /// [`LogError::Io`] when the disk fails.
@@ -97,7 +97,7 @@ pub fn write_partition_metadata(
 ) -> Result<(), LogError> {
     let path = dir.join(METADATA);
     let text = format!("version: 0\ntopic_id: {topic_id}");
-    disk.write_atomic(&path, text.as_bytes()).map_err(|source| LogError::io(path, source))
+    disk.write_durable(&path, text.as_bytes()).map_err(|source| LogError::io(path, source))
 }
 
 /// The topic's id as recorded in the log directory `dir`; `None` when there is no such file.

@@ -33,6 +33,7 @@ use std::io;
 use std::path::PathBuf;
 
 use curtail_wire::ErrorCode;
+use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::RecordError;
 pub use curtail_wire::records::TimestampType;
 
@@ -53,6 +54,8 @@ pub struct LogConfig {
     pub retention_bytes: Option<u64>,
     /// `retention.ms`: [`PartitionLog::apply_retention`] deletes segments whose newest record is older.
     pub retention_ms: Option<i64>,
+    /// Whether `cleanup.policy` contains `compact`: every record needs a key then.
+    pub compacted: bool,
     /// `max.message.bytes`: the largest batch that a producer may append.
     pub max_message_bytes: usize,
     /// `message.timestamp.type`.
@@ -74,6 +77,7 @@ impl Default for LogConfig {
             index_interval_bytes: 4096,
             retention_bytes: None,
             retention_ms: Some(7 * 24 * 3600 * 1000),
+            compacted: false,
             max_message_bytes: 1_048_588,
             timestamp_type: TimestampType::CreateTime,
             timestamp_after_max_ms: Some(3_600_000),
@@ -170,11 +174,13 @@ pub struct AppendError {
     pub code: ErrorCode,
     /// The reason, for the answer's error message and for the log of the broker.
     pub message: String,
+    /// The records that the batch was refused for, where these can be named.
+    pub records: Vec<BatchIndexError>,
 }
 
 impl AppendError {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), records: Vec::new() }
     }
 }
 

@@ -197,7 +197,7 @@ impl PartitionLog {
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
         self.check_leader_epoch(leader_epoch)?;
-        let header = append::validate(&batch, &self.config, now_ms, origin)?;
+        let (header, batch) = append::validate(batch, &self.dir, &self.config, now_ms, origin)?;
         let earlier = self.producers.check(&header, origin, guard, &self.verifications)?;
         if let Some(earlier) = earlier {
             let stamps_time = self.config.timestamp_type == TimestampType::LogAppendTime;
@@ -382,7 +382,13 @@ impl PartitionLog {
         let before = active.size();
         active.dirty = true;
         let written = active.file.append(bytes).and_then(|()| {
-            if flush { active.file.sync().inspect(|()| active.dirty = false) } else { Ok(()) }
+            if !flush {
+                return Ok(());
+            }
+            active.file.sync()?;
+            active.dirty = false;
+            // The segment's first bytes: the directory must name the file, too.
+            if before == 0 { self.disk.sync_dir(&self.dir) } else { Ok(()) }
         });
         let Err(source) = written else { return Ok(()) };
         let error = active.io(source);

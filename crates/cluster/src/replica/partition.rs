@@ -16,7 +16,7 @@ use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
     fetch::IsolationLevel,
-    produce::LeaderIdAndEpoch,
+    produce::{BatchIndexError, LeaderIdAndEpoch},
     records::{ProducerStamp, stamp},
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -88,11 +88,17 @@ pub(crate) struct NotServed {
     pub(crate) message: Option<String>,
     /// Where the partition is led, as far as this replica knows (KIP-951).
     pub(crate) leader: Option<LeaderIdAndEpoch>,
+    /// The records that a batch was refused for.
+    pub(crate) records: Vec<BatchIndexError>,
 }
 
 impl NotServed {
     pub(crate) fn code(code: ErrorCode) -> Self {
-        Self { code, message: None, leader: None }
+        Self { code, message: None, leader: None, records: Vec::new() }
+    }
+
+    pub(crate) fn led_by(code: ErrorCode, leader: LeaderIdAndEpoch) -> Self {
+        Self { leader: Some(leader), ..Self::code(code) }
     }
 }
 
@@ -104,7 +110,8 @@ impl From<ErrorCode> for NotServed {
 
 impl From<AppendError> for NotServed {
     fn from(error: AppendError) -> Self {
-        Self { code: error.code, message: Some(error.message), leader: None }
+        let AppendError { code, message, records } = error;
+        Self { message: Some(message), records, ..Self::code(code) }
     }
 }
 
@@ -267,7 +274,7 @@ impl Partition {
             leader_id: inner.image.leader,
             leader_epoch: inner.image.leader_epoch,
         };
-        NotServed { code, message: None, leader: Some(leader) }
+        NotServed::led_by(code, leader)
     }
 
     fn check_epoch(inner: &Inner, asked: i32) -> Result<(), NotServed> {
@@ -363,7 +370,7 @@ impl Partition {
                 self.topic, self.key.index, inner.image.isr, inner.min_isr
             );
             let code = ErrorCode::NOT_ENOUGH_REPLICAS;
-            return Err(NotServed { code, message: Some(message), leader: None });
+            return Err(NotServed { message: Some(message), ..NotServed::code(code) });
         }
         let leader_epoch = inner.image.leader_epoch;
         let appended = append(&mut inner.log, leader_epoch)?;

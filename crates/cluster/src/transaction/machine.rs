@@ -164,15 +164,12 @@ impl Txn {
                 || expected.id == self.producer.id
                 || (expected.id == self.previous_id && exhausted(expected.epoch))
         };
+        self.check_settled()?;
         if !expected.is_none_or(known) {
             return Err(ErrorCode::PRODUCER_FENCED);
         }
-        match self.phase {
-            Phase::PrepareCommit | Phase::PrepareAbort => {
-                return Err(ErrorCode::CONCURRENT_TRANSACTIONS);
-            }
-            Phase::Ongoing => return self.fence(now_ms, server).map(Init::Fenced),
-            Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort => {}
+        if self.phase == Phase::Ongoing {
+            return self.fence(now_ms, server).map(Init::Fenced);
         }
         let current = self.producer.epoch;
         let mut next = Self {
@@ -228,17 +225,25 @@ impl Txn {
             && now_ms.saturating_sub(self.started_ms) > i64::from(self.timeout_ms)
     }
 
-    fn check_producer(&self, producer: ProducerEpoch) -> Result<(), ErrorCode> {
+    /// Refuses while a decided end is incomplete: the caller asks again once every partition has its marker.
+    ///
+    /// EndTxn is answered before that, so the producer may already have the next epoch, or the next id. What it sends is
+    /// judged only when those are current: before, it would be fenced by its own transaction (KAFKA-18464, KAFKA-18575).
+    fn check_settled(&self) -> Result<(), ErrorCode> {
+        match self.phase.ending() {
+            Some(_) => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
+            None => Ok(()),
+        }
+    }
+
+    fn check_current(&self, producer: ProducerEpoch) -> Result<(), ErrorCode> {
         if producer.id != self.producer.id {
             return Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
         }
         if producer.epoch != self.producer.epoch {
             return Err(ErrorCode::PRODUCER_FENCED);
         }
-        match self.phase {
-            Phase::PrepareCommit | Phase::PrepareAbort => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// AddPartitionsToTxn: `None` when the transaction has them all.
@@ -248,7 +253,8 @@ impl Txn {
         partitions: &BTreeSet<TopicPartition>,
         now_ms: i64,
     ) -> Result<Option<Self>, ErrorCode> {
-        self.check_producer(producer)?;
+        self.check_settled()?;
+        self.check_current(producer)?;
         let ongoing = self.phase == Phase::Ongoing;
         if ongoing && partitions.is_subset(&self.partitions) {
             return Ok(None);
@@ -269,7 +275,8 @@ impl Txn {
         producer: ProducerEpoch,
         partition: &TopicPartition,
     ) -> Result<(), ErrorCode> {
-        self.check_producer(producer)?;
+        self.check_current(producer)?;
+        self.check_settled()?;
         let open = self.phase == Phase::Ongoing && self.partitions.contains(partition);
         if open { Ok(()) } else { Err(ErrorCode::TRANSACTION_ABORTABLE) }
     }
@@ -283,26 +290,25 @@ impl Txn {
         now_ms: i64,
         new_id: impl FnOnce() -> i64,
     ) -> Result<End, ErrorCode> {
-        let again = self.is_repeated(producer);
-        if producer.id != self.producer.id && !again {
-            return Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
-        }
-        let current = producer == self.producer;
-        let may = match (client, self.phase) {
-            (Version::One, _) | (_, Phase::Empty | Phase::Ongoing) => current,
-            (_, Phase::PrepareCommit | Phase::PrepareAbort) => again,
-            (_, Phase::CompleteCommit | Phase::CompleteAbort) => again || current,
-        };
-        if !may {
-            return Err(ErrorCode::PRODUCER_FENCED);
-        }
         // With version 2 the epoch tells a repeated end from that of a transaction without any partition, which is
         // nothing to commit but may be aborted.
-        let repeated = client == Version::One || again;
+        let repeated = match client {
+            Version::One => {
+                self.check_current(producer)?;
+                self.check_settled()?;
+                true
+            }
+            Version::Two => {
+                self.check_settled()?;
+                let again = self.is_repeated(producer);
+                if !again {
+                    self.check_current(producer)?;
+                }
+                again
+            }
+        };
         match (self.phase, result) {
             (Phase::Ongoing, _) => Ok(End::Decided(self.decide(result, client, now_ms, new_id))),
-            (Phase::PrepareCommit, EndTxnMarker::Commit)
-            | (Phase::PrepareAbort, EndTxnMarker::Abort) => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
             (Phase::CompleteCommit, EndTxnMarker::Commit)
             | (Phase::CompleteAbort, EndTxnMarker::Abort)
                 if repeated =>
@@ -310,7 +316,7 @@ impl Txn {
                 Ok(End::Done)
             }
             (Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort, EndTxnMarker::Abort)
-                if client == Version::Two && !again =>
+                if client == Version::Two && !repeated =>
             {
                 let begun = Self { started_ms: now_ms, ..self.clone() };
                 Ok(End::Decided(begun.decide(result, client, now_ms, new_id)))
@@ -319,15 +325,16 @@ impl Txn {
         }
     }
 
-    /// Whether an EndTxn is one that has had its effect: the epoch it led to is the current one.
+    /// Whether an EndTxn is a retry of the one that completed: the epoch it led to is the current one.
     fn is_repeated(&self, producer: ProducerEpoch) -> bool {
-        if self.version != Version::Two {
+        let complete = matches!(self.phase, Phase::CompleteCommit | Phase::CompleteAbort);
+        if self.version != Version::Two || !complete {
             return false;
         }
         let bumped = producer.id == self.producer.id
             && producer.epoch.checked_add(1) == Some(self.producer.epoch)
-            // The last epoch is for fences, unless another id comes next.
-            && (self.producer.epoch < LAST_EPOCH || self.next_id != NO_ID);
+            // Only a fence leads to the last epoch.
+            && self.producer.epoch < LAST_EPOCH;
         let rotated = producer.id == self.previous_id
             && producer.epoch == LAST_EPOCH - 1
             && self.producer.epoch == 0;

@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use curtail_wire::{ErrorCode, records::EndTxnMarker};
+use parking_lot::Mutex;
 
 use super::{
     Transactions,
@@ -61,6 +62,29 @@ fn known(txn: Option<&Txn>) -> Result<&Txn, ErrorCode> {
     txn.ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
 }
 
+/// Producer ids for one decision, which must not be taken if an id was needed and there was none.
+struct ProducerIds<'a> {
+    broker: &'a Broker,
+    refused: Mutex<Option<ErrorCode>>,
+}
+
+impl<'a> ProducerIds<'a> {
+    fn new(broker: &'a Broker) -> Self {
+        Self { broker, refused: Mutex::new(None) }
+    }
+
+    fn next(&self) -> i64 {
+        self.broker.controller.next_producer_id().unwrap_or_else(|code| {
+            *self.refused.lock() = Some(code);
+            -1
+        })
+    }
+
+    fn check(&self) -> Result<(), ErrorCode> {
+        self.refused.lock().take().map_or(Ok(()), Err)
+    }
+}
+
 /// InitProducerId of a transactional producer: its id and a new epoch, which fences the one before.
 pub(crate) async fn init(
     broker: &Arc<Broker>,
@@ -72,12 +96,14 @@ pub(crate) async fn init(
     if timeout_ms <= 0 || timeout_ms as u128 > most {
         return Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT);
     }
-    let new_id = || broker.controller.next_producer_id();
+    let ids = ProducerIds::new(broker);
     let server = server_version(&broker.config);
     let ready = decide(broker, id, |txn, now_ms| {
-        let fresh = txn.is_none().then(|| Txn::new(new_id(), timeout_ms, now_ms));
+        let fresh = txn.is_none().then(|| Txn::new(ids.next(), timeout_ms, now_ms));
         let Some(txn) = txn.or(fresh.as_ref()) else { return Err(ErrorCode::UNKNOWN_SERVER_ERROR) };
-        Ok(match txn.init(expected, timeout_ms, now_ms, server, new_id)? {
+        let init = txn.init(expected, timeout_ms, now_ms, server, || ids.next())?;
+        ids.check()?;
+        Ok(match init {
             Init::Ready(next) => {
                 let producer = next.producer;
                 Decision::Change(next, Some(producer))
@@ -127,10 +153,12 @@ pub(crate) async fn end(
     result: EndTxnMarker,
     client: Version,
 ) -> Result<ProducerEpoch, ErrorCode> {
-    let new_id = || broker.controller.next_producer_id();
+    let ids = ProducerIds::new(broker);
     decide(broker, id, |txn, now_ms| {
         let txn = known(txn)?;
-        Ok(match txn.end(producer, result, client, now_ms, new_id)? {
+        let end = txn.end(producer, result, client, now_ms, || ids.next())?;
+        ids.check()?;
+        Ok(match end {
             End::Decided(next) => {
                 let after = next.producer_after();
                 Decision::Change(next, after)

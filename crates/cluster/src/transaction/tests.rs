@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use curtail_wire::{ErrorCode, records::EndTxnMarker};
+use proptest::prelude::*;
 
 use super::{
     machine::{End, Init, NO_ID, Phase, ProducerEpoch, TopicPartition, Txn, Version},
@@ -67,9 +68,10 @@ fn an_end_is_decided_as_kafka_decides_it() {
         (Ongoing, 4, Commit, FENCED),
         (Ongoing, 6, Commit, FENCED),
         (PrepareCommit, 5, Commit, BUSY),
-        (PrepareCommit, 5, Abort, INVALID),
+        (PrepareCommit, 5, Abort, BUSY),
+        (PrepareCommit, 4, Commit, FENCED),
         (PrepareAbort, 5, Abort, BUSY),
-        (PrepareAbort, 5, Commit, INVALID),
+        (PrepareAbort, 5, Commit, BUSY),
         (CompleteCommit, 5, Commit, Done),
         (CompleteCommit, 5, Abort, INVALID),
         (CompleteAbort, 5, Abort, Done),
@@ -86,10 +88,14 @@ fn an_end_is_decided_as_kafka_decides_it() {
         (Ongoing, 5, Abort, Decided(PrepareAbort, 6)),
         (Ongoing, 4, Commit, FENCED),
         (PrepareCommit, 4, Commit, BUSY),
-        (PrepareCommit, 4, Abort, INVALID),
-        (PrepareCommit, 5, Commit, FENCED),
+        (PrepareCommit, 4, Abort, BUSY),
+        (PrepareCommit, 5, Commit, BUSY),
+        // The next transaction has ended without a partition before the markers of this one were written (KAFKA-18464).
+        (PrepareCommit, 5, Abort, BUSY),
+        (PrepareCommit, 3, Commit, BUSY),
         (PrepareAbort, 4, Abort, BUSY),
-        (PrepareAbort, 3, Abort, FENCED),
+        (PrepareAbort, 5, Abort, BUSY),
+        (PrepareAbort, 3, Abort, BUSY),
         (CompleteCommit, 4, Commit, Done),
         (CompleteCommit, 4, Abort, INVALID),
         (CompleteCommit, 5, Commit, INVALID),
@@ -117,10 +123,11 @@ fn a_fenced_producer_ends_nothing() {
         assert_eq!(fenced.phase, Phase::PrepareAbort);
         let aborted = fenced.complete(NOW).unwrap();
         assert_eq!(aborted.phase, Phase::CompleteAbort);
-        for state in [&fenced, &aborted] {
-            for result in [EndTxnMarker::Commit, EndTxnMarker::Abort] {
-                assert_eq!(ended(state, 5, result, version), FENCED, "{version:?} {result:?}");
-            }
+        for result in [EndTxnMarker::Commit, EndTxnMarker::Abort] {
+            // With version 2 the refusal comes once the abort is complete.
+            let aborting = if version == Version::Two { BUSY } else { FENCED };
+            assert_eq!(ended(&fenced, 5, result, version), aborting, "{version:?} {result:?}");
+            assert_eq!(ended(&aborted, 5, result, version), FENCED, "{version:?} {result:?}");
         }
         let add = aborted.add(producer(5), &[partition()].into(), NOW);
         assert_eq!(add, Err(ErrorCode::PRODUCER_FENCED));
@@ -138,13 +145,22 @@ fn epochs_that_are_used_up_lead_to_another_id() {
     assert_eq!(decided.producer, producer(i16::MAX), "the marker has the last epoch");
     assert_eq!(decided.producer_after(), ProducerEpoch { id: NEW_ID, epoch: 0 });
     assert_eq!(end(&decided), Err(ErrorCode::CONCURRENT_TRANSACTIONS));
+    // The producer continues with the new id, which the markers' completion makes the current one (KAFKA-18575).
+    let next = decided.producer_after();
+    let busy = ErrorCode::CONCURRENT_TRANSACTIONS;
+    let init = decided.init(Some(next), 1, NOW, Version::Two, || NEW_ID);
+    assert_eq!(init, Err(busy));
+    assert_eq!(decided.add(next, &[partition()].into(), NOW), Err(busy));
+    let aborted = decided.end(next, EndTxnMarker::Abort, Version::Two, NOW, || NEW_ID);
+    assert_eq!(aborted, Err(busy));
     let complete = decided.complete(NOW).unwrap();
     assert_eq!(complete.producer, ProducerEpoch { id: NEW_ID, epoch: 0 });
     assert_eq!(end(&complete), Ok(End::Done), "the answer was lost");
     // A fence at the last epoch leaves none to go on with.
     let fenced = last.fence(NOW, Version::Two).unwrap();
     assert_eq!(fenced.producer, producer(i16::MAX));
-    assert_eq!(end(&fenced), Err(ErrorCode::PRODUCER_FENCED));
+    assert_eq!(end(&fenced), Err(busy));
+    assert_eq!(end(&fenced.complete(NOW).unwrap()), Err(ErrorCode::PRODUCER_FENCED));
     let again = fenced.complete(NOW).unwrap().init(None, 1, NOW, Version::Two, || NEW_ID);
     let Ok(Init::Ready(next)) = again else { panic!("ready") };
     assert_eq!(next.producer, ProducerEpoch { id: NEW_ID, epoch: 0 });
@@ -244,5 +260,111 @@ fn records_are_kafkas() {
     let empty = txn(Phase::Empty, Version::One);
     for format in [Format::Classic, Format::Flexible] {
         assert_eq!(decode_value(&encode_value(&empty, format)), Some(empty.clone()));
+    }
+}
+
+/// One step of a producer, or of its coordinator.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The partitions' leaders confirm the markers.
+    Complete,
+    Add,
+    End(EndTxnMarker),
+    /// As [`Step::End`], and the response is lost: the producer sends the request again later.
+    EndUnanswered(EndTxnMarker),
+    /// InitProducerId of the same producer, to recover from an error.
+    Recover,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let marker = || prop_oneof![Just(EndTxnMarker::Commit), Just(EndTxnMarker::Abort)];
+    prop_oneof![
+        Just(Step::Complete),
+        Just(Step::Add),
+        marker().prop_map(Step::End),
+        marker().prop_map(Step::EndUnanswered),
+        Just(Step::Recover),
+    ]
+}
+
+/// A producer that sends each request with the id and epoch of the response before it.
+struct Honest {
+    txn: Txn,
+    producer: ProducerEpoch,
+    /// The EndTxn that was not answered, and the id and epoch it was sent with.
+    unanswered: Option<(ProducerEpoch, EndTxnMarker)>,
+    last_id: i64,
+}
+
+impl Honest {
+    fn end(
+        &mut self,
+        from: ProducerEpoch,
+        result: EndTxnMarker,
+    ) -> Result<ProducerEpoch, ErrorCode> {
+        let new_id = self.last_id + 1;
+        match self.txn.end(from, result, Version::Two, NOW, || new_id)? {
+            End::Decided(next) => {
+                self.last_id = new_id;
+                let after = next.producer_after();
+                self.txn = next;
+                Ok(after)
+            }
+            End::Done => Ok(self.txn.producer),
+        }
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), ErrorCode> {
+        if let (Some((from, result)), false) = (self.unanswered, matches!(step, Step::Complete)) {
+            self.producer = self.end(from, result)?;
+            self.unanswered = None;
+            return Ok(());
+        }
+        match step {
+            Step::Complete => self.txn = self.txn.complete(NOW).unwrap_or(self.txn.clone()),
+            Step::Add => {
+                let added = self.txn.add(self.producer, &[partition()].into(), NOW)?;
+                self.txn = added.unwrap_or(self.txn.clone());
+            }
+            Step::End(result) => self.producer = self.end(self.producer, result)?,
+            Step::EndUnanswered(result) => {
+                let from = self.producer;
+                self.end(from, result)?;
+                self.unanswered = Some((from, result));
+            }
+            // The abort of an open transaction comes first, as with Kafka's producer.
+            Step::Recover if self.txn.phase == Phase::Ongoing => {
+                self.producer = self.end(self.producer, EndTxnMarker::Abort)?;
+            }
+            Step::Recover => {
+                let new_id = self.last_id + 1;
+                let init = self.txn.init(Some(self.producer), 1, NOW, Version::Two, || new_id)?;
+                let Init::Ready(next) = init else { panic!("a settled id is not fenced") };
+                self.last_id = new_id;
+                (self.producer, self.txn) = (next.producer, next);
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_producer_without_a_rival_is_never_fenced(
+        epochs_left in 1_i16..12,
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut txn = txn(Phase::Empty, Version::One);
+        txn.producer.epoch = i16::MAX - epochs_left;
+        let producer = txn.producer;
+        let mut honest = Honest { txn, producer, unanswered: None, last_id: NEW_ID };
+        for step in steps {
+            match honest.take(step) {
+                Ok(()) | Err(ErrorCode::CONCURRENT_TRANSACTIONS) => {}
+                // A commit of nothing.
+                Err(ErrorCode::INVALID_TXN_STATE) => {}
+                Err(code) => prop_assert!(false, "{step:?} was refused with {code:?}"),
+            }
+        }
     }
 }

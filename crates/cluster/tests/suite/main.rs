@@ -5,12 +5,15 @@
 
 mod access;
 mod chaos;
+mod compaction;
 mod consumer_groups;
 mod coordinator;
+mod durable;
 mod groups;
 mod plants;
 mod produce_fetch;
 mod replication;
+mod requests;
 mod security;
 mod simulated;
 mod support;

@@ -74,6 +74,56 @@ async fn others_are_not() {
 }
 
 #[tokio::test]
+async fn strangers_who_fill_the_connections_make_room_for_a_user() {
+    let mut config = secured(1);
+    config.set("max.connections", "3").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let mut strangers = Vec::new();
+    for _ in 0..3 {
+        strangers.push(Client::connect(&cluster, 1).await);
+    }
+    let mut alice = enter(&cluster, 1, "alice\0secret").await;
+    let answer = alice.produce("t", 0, -1, batch(&["a"], None)).await;
+    assert_eq!(answer.error, ErrorCode::NONE);
+    assert!(strangers[0].receive().await.is_none(), "the oldest one was closed");
+    // Neither do others close hers.
+    for _ in 0..5 {
+        strangers.push(Client::connect(&cluster, 1).await);
+    }
+    assert_eq!(alice.fetch_all("t", 0, 1).await, ["a"]);
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn a_connection_without_authentication_in_time_is_closed_and_a_users_stays() {
+    let mut config = secured(1);
+    config.set("connection.authentication.timeout.ms", "300").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let mut alice = enter(&cluster, 1, "alice\0secret").await;
+    let mut stranger = Client::connect(&cluster, 1).await;
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    assert_eq!(stranger.cold(1, &handshake).await.error_code, 0);
+    assert!(soon(stranger.receive()).await.is_none());
+    let answer = alice.produce("t", 0, -1, batch(&["a"], None)).await;
+    assert_eq!(answer.error, ErrorCode::NONE);
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_after_connections_max_idle_ms() {
+    let mut config = config(1);
+    config.set("connections.max.idle.ms", "300").unwrap();
+    let cluster = start(config).await;
+    let mut idle = Client::connect(&cluster, 1).await;
+    assert!(soon(idle.receive()).await.is_none());
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
 async fn an_authentication_that_is_not_renewed_ends_the_connection() {
     let mut config = secured(1);
     config.set("connections.max.reauth.ms", "1").unwrap();

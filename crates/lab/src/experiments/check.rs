@@ -47,7 +47,7 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
     let mut consumer = Consumer::new(config)?;
     let wanted = sent.fates.iter().filter(|fate| fate.acknowledged.is_some()).count();
     let patience = if sent.config().acks == Acks::All { PATIENCE } else { PATIENCE_UNCOMMITTED };
-    let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted, patience));
+    let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted, patience, number));
     runtime.block_on(consumer.close());
     let findings = compare(&sent.fates, &found?, order);
     sample.lost += findings.lost;
@@ -57,15 +57,16 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
 }
 
 /// The numbers of a topic's records, by partition, with their offsets.
-pub(super) type Found = BTreeMap<i32, Vec<(i64, u64)>>;
+pub(crate) type Found = BTreeMap<i32, Vec<(i64, u64)>>;
 
 /// Reads to the end; if there are fewer different records than wanted by then, until nothing more has come for a
-/// while.
-async fn read(
+/// while. `number` reads a record's number from its value.
+pub(crate) async fn read(
     consumer: &mut Consumer,
     topic: &str,
     wanted: usize,
     patience: Duration,
+    number: fn(&[u8]) -> Option<u64>,
 ) -> Result<Found> {
     let partitions: Vec<TopicPartition> = consumer
         .partitions_for(topic)
@@ -116,14 +117,14 @@ pub(super) async fn at_end(consumer: &Consumer, partitions: &[TopicPartition]) -
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Findings {
-    pub(super) lost: u64,
-    pub(super) duplicated: u64,
-    pub(super) reordered: u64,
+pub(crate) struct Findings {
+    pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
 }
 
 /// Holds what became of the records against what was found.
-pub(super) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
+pub(crate) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
     let mut findings = Findings::default();
     let mut places: BTreeMap<u64, Vec<(i32, i64)>> = BTreeMap::new();
     for (&partition, records) in found {

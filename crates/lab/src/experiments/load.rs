@@ -138,19 +138,19 @@ impl Senders {
 
 /// Where a record was acknowledged. Times are nanoseconds since the start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Acknowledged {
-    pub(super) partition: i32,
-    pub(super) offset: Option<i64>,
+pub(crate) struct Acknowledged {
+    pub(crate) partition: i32,
+    pub(crate) offset: Option<i64>,
     /// Its first request was handed to the socket, where the client says so.
-    pub(super) written: Option<u64>,
-    pub(super) at: u64,
+    pub(crate) written: Option<u64>,
+    pub(crate) at: u64,
 }
 
 /// A record sent, by its index, and what became of it; `None` if it was not acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fate {
-    pub(super) sent: u64,
-    pub(super) acknowledged: Option<Acknowledged>,
+pub(crate) struct Fate {
+    pub(crate) sent: u64,
+    pub(crate) acknowledged: Option<Acknowledged>,
 }
 
 /// A load that was sent.
@@ -615,7 +615,7 @@ pub(super) fn worst_ms(nanos: u64) -> Figure {
     Figure::Worst(nanos as f64 / 1e6)
 }
 
-pub(super) fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -43,7 +43,10 @@ mod workload;
 use std::{fmt, path::PathBuf, time::Instant};
 
 pub use check::Order;
+pub(crate) use check::{Found, compare as findings, read as read_found};
+pub(crate) use load::{Acknowledged, Fate, nanos};
 pub use load::{Keys, Placement};
+pub(crate) use report::Machine;
 pub use report::{
     ArmReport, BrokerShare, Condition, Environment, Exemplar, FaultSpan, LatencyUntil, Modelled,
     PHASES, Phase, PhasesReport, Published, PublishedFigure, PublishedLatency, Report, RoundReport,
@@ -52,6 +55,7 @@ use runner::Told;
 pub use runner::{Event, run};
 pub use sample::{Figure, Sample};
 pub use testbed::Testbed;
+pub(crate) use testbed::{KafkaTool, Needs, versions};
 pub use windows::Windows;
 pub use workload::{
     Act, Backlog, ClosedLoop, End, Measured, Model, ReaderLatency, Readers, SentTo, Simulated,

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::environment::Environment;
-pub(super) use self::environment::{Machine, now_ms};
+pub(crate) use self::environment::Machine;
+pub(super) use self::environment::now_ms;
 use super::{Arm, Sample};
 use crate::{
     latency::{Latencies, Point, Summary},

@@ -67,6 +67,12 @@ impl Identity {
         Self { chain, key }
     }
 
+    /// The certificate that proves the identity, without those above it.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.chain.first()
+    }
+
     /// From PEM texts, which may be one and the same. `password` decrypts a key that is encrypted (PKCS#8 with PBES2).
     ///
     /// # Errors

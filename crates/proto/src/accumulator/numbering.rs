@@ -6,9 +6,8 @@ mod tests;
 use bytes::BytesMut;
 use curtail_wire::records::{ProducerStamp, mark_transactional, stamp};
 
+use super::{Batch, Idempotence, Incarnation, PartitionQueue, ProducerIdentity};
 use crate::plant::{Plant, planted};
-
-use super::{Batch, Idempotence, PartitionQueue, ProducerIdentity};
 
 /// Where the partition's sequence stands.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +16,15 @@ pub(super) struct Numbering {
     pub(super) epoch: i16,
     pub(super) next_sequence: i32,
     pub(super) gap: Gap,
-    /// A batch has been written under the producer's id.
-    pub(super) established: bool,
+    /// The topic whose brokers know the producer id, because a batch was written there under it. A producer id or a topic
+    /// that is new is unknown; a new epoch is known as soon as the id is.
+    pub(super) known_in: Option<Incarnation>,
 }
 
 impl Numbering {
     pub(super) fn new(identity: ProducerIdentity) -> Self {
         let ProducerIdentity { id, epoch } = identity;
-        Self { id, epoch, next_sequence: 0, gap: Gap::None, established: false }
+        Self { id, epoch, next_sequence: 0, gap: Gap::None, known_in: None }
     }
 
     pub(super) fn identity(&self) -> ProducerIdentity {
@@ -55,11 +55,12 @@ impl<C> PartitionQueue<C> {
         }
         let new = match idempotence {
             Idempotence::As(identity) | Idempotence::Transaction(identity) => {
-                let anew = Numbering::new(identity);
-                let numbering = self.numbering.get_or_insert(anew);
+                let fresh = Numbering::new(identity);
+                let numbering = self.numbering.get_or_insert(fresh);
                 let is_transactional = matches!(idempotence, Idempotence::Transaction(_));
                 if is_transactional && numbering.identity() != identity {
-                    *numbering = Numbering { established: numbering.established, ..anew };
+                    let known_in = numbering.known_in.filter(|_| numbering.id == identity.id);
+                    *numbering = Numbering { known_in, ..fresh };
                 }
                 let base_sequence = numbering.next_sequence;
                 numbering.next_sequence = sequence_after(base_sequence, batch.records);
@@ -82,16 +83,16 @@ impl<C> PartitionQueue<C> {
         batch.stamp = Some(new);
     }
 
-    /// Whether the broker may have nothing of this producer in this partition. It then takes whatever sequence comes
-    /// first, and if that is the second batch, because the first was refused, the first can never be written. So
-    /// one batch goes alone until it is written.
-    pub(super) fn is_unknown_to_broker(&self, idempotence: Idempotence) -> bool {
+    /// Whether the broker may not know this producer in this partition. It then takes any first sequence, and if that is
+    /// the second batch, because the first was refused, the first can never be written. So one batch goes alone until it
+    /// is written.
+    pub(super) fn is_unknown_to_broker(&self, idempotence: Idempotence, at: Incarnation) -> bool {
+        let is_known = |numbering: Numbering| numbering.known_in == Some(at);
         match idempotence {
             Idempotence::Off | Idempotence::Pending => false,
-            Idempotence::As(_) => self.numbering.is_none_or(|n| !n.established),
-            // A new epoch is known to the broker as soon as the id is; a new id is not.
+            Idempotence::As(_) => !self.numbering.is_some_and(is_known),
             Idempotence::Transaction(identity) => {
-                self.numbering.is_none_or(|n| !n.established || n.id != identity.id)
+                !self.numbering.is_some_and(|n| is_known(n) && n.id == identity.id)
             }
         }
     }
@@ -101,9 +102,10 @@ impl<C> PartitionQueue<C> {
         self.numbering.is_some_and(|n| n.identity() == identity && n.gap != Gap::None)
     }
 
-    /// Whether the next batch lies behind one that is certainly not in the log, and so has no place in this epoch.
+    /// Whether the next batch comes after one that is lost, and so has to wait for the next epoch. Under this epoch the
+    /// broker may refuse it; and each batch more whose outcome is open puts the next epoch off.
     pub(super) fn waits_for_next_epoch(&self) -> bool {
-        self.numbering.is_some_and(|numbering| numbering.gap == Gap::NotWritten)
+        self.numbering.is_some_and(|numbering| numbering.gap != Gap::None)
             && self.work.as_ref().is_some_and(|work| {
                 work.again.front().is_none_or(|batch| batch.order > work.gap_at)
             })

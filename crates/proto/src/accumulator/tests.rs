@@ -1,10 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
-
 use curtail_wire::{
     compression::{Codec, Compression},
     records::{BatchHeader, batches},
 };
-use proptest::prelude::*;
+
+mod expiry;
+mod operations;
 
 use super::*;
 
@@ -47,7 +47,7 @@ pub(super) fn take(
     broker: i32,
     now: Instant,
 ) -> Batch<u32> {
-    match queue.take(policy, IDENTITY, broker, now) {
+    match queue.take(policy, IDENTITY, to(broker), now) {
         Take::Batch(batch) => batch,
         other => panic!("expected a batch, got {other:?}"),
     }
@@ -56,8 +56,14 @@ pub(super) fn take(
 /// A queue of which the broker has had a batch already, so that batches need not go one by one.
 pub(super) fn known() -> PartitionQueue<u32> {
     let Idempotence::As(identity) = IDENTITY else { unreachable!() };
-    let numbering = Some(Numbering { established: true, ..Numbering::new(identity) });
+    let known_in = Some(Incarnation::FIRST);
+    let numbering = Some(Numbering { known_in, ..Numbering::new(identity) });
     PartitionQueue { numbering, ..PartitionQueue::default() }
+}
+
+/// A broker with the first topic of the name.
+pub(super) fn to(broker: i32) -> Target {
+    Target { broker, incarnation: Incarnation::FIRST }
 }
 
 pub(super) fn header(batch: &Batch<u32>) -> BatchHeader {
@@ -70,11 +76,11 @@ fn a_batch_lingers_unless_it_is_full() {
     let mut queue = known();
     let due = now + policy.linger;
     assert_eq!(append(&mut queue, &policy, b"a", now), Readiness::At(due));
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::At(at) if at == due));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::At(at) if at == due));
     assert_eq!(append(&mut queue, &policy, &[0; 150], now), Readiness::Now);
     assert_eq!(take(&mut queue, &policy, 1, now).records, 1);
     assert_eq!(take(&mut queue, &policy, 1, due).records, 1);
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, due), Take::Empty));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), due), Take::Empty));
 }
 
 #[test]
@@ -127,7 +133,7 @@ fn nothing_leaves_before_the_identity_is_there() {
     let (policy, now) = (policy(100, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
-    assert!(matches!(queue.take(&policy, Idempotence::Pending, 1, now), Take::AfterIdentity));
+    assert!(matches!(queue.take(&policy, Idempotence::Pending, to(1), now), Take::AfterIdentity));
     assert_eq!(header(&take(&mut queue, &policy, 1, now)).base_sequence, 0);
 }
 
@@ -140,9 +146,54 @@ fn until_one_batch_is_written_the_next_one_waits() {
     append(&mut queue, &policy, b"a", now);
     append(&mut queue, &policy, b"b", now);
     let first = take(&mut queue, &policy, 1, now);
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     queue.written(&first);
     take(&mut queue, &policy, 1, now);
+}
+
+/// Batches that overtake each other at a broker that does not know the producer lose the first one.
+#[test]
+fn in_a_recreated_topic_one_batch_goes_alone_until_it_is_written() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..4 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let before = take(&mut queue, &policy, 1, now);
+    let recreated = Target { broker: 1, incarnation: Incarnation::FIRST.next() };
+    let is_held = |queue: &mut PartitionQueue<u32>| {
+        matches!(queue.take(&policy, IDENTITY, recreated, now), Take::AfterOutcome)
+    };
+    assert!(is_held(&mut queue), "a batch is with the previous topic");
+    queue.written(&before);
+    let Take::Batch(first) = queue.take(&policy, IDENTITY, recreated, now) else {
+        panic!("a batch")
+    };
+    assert_eq!(header(&first).base_sequence, 1, "the sequence continues");
+    assert!(is_held(&mut queue), "what the previous topic's broker has written says nothing");
+    queue.written(&first);
+    for sequence in [2, 3] {
+        let Take::Batch(next) = queue.take(&policy, IDENTITY, recreated, now) else {
+            panic!("a batch")
+        };
+        assert_eq!(header(&next).base_sequence, sequence);
+    }
+}
+
+#[test]
+fn under_a_new_producer_id_one_batch_of_a_transaction_goes_alone_until_it_is_written() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let mut queue = known();
+    for _ in 0..3 {
+        append(&mut queue, &policy, b"a", now);
+    }
+    let another = Idempotence::Transaction(ProducerIdentity { id: 8, epoch: 0 });
+    let mut take = || queue.take(&policy, another, to(1), now);
+    let Take::Batch(first) = take() else { panic!("a batch") };
+    assert!(matches!(take(), Take::AfterOutcome));
+    queue.written(&first);
+    let mut take = || queue.take(&policy, another, to(1), now);
+    assert!(matches!((take(), take()), (Take::Batch(_), Take::Batch(_))));
 }
 
 fn transaction(epoch: i16) -> Idempotence {
@@ -156,7 +207,7 @@ fn a_transaction_marks_its_batches_and_starts_anew_with_its_identity() {
     let mut seen = Vec::new();
     for epoch in [0, 0, 1, 1] {
         append(&mut queue, &policy, b"a", now);
-        let Take::Batch(batch) = queue.take(&policy, transaction(epoch), 1, now) else {
+        let Take::Batch(batch) = queue.take(&policy, transaction(epoch), to(1), now) else {
             panic!("a batch")
         };
         batches(batch.payload().clone()).next().unwrap().unwrap().verify_crc().unwrap();
@@ -175,12 +226,16 @@ fn after_a_lost_batch_nothing_of_the_transaction_leaves_until_the_next_identity(
     for _ in 0..2 {
         append(&mut queue, &policy, b"a", now);
     }
-    let Take::Batch(first) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
+    let Take::Batch(first) = queue.take(&policy, transaction(0), to(1), now) else {
+        panic!("a batch")
+    };
     assert!(queue.fail(&first, false).is_empty());
-    assert!(matches!(queue.take(&policy, transaction(0), 1, now), Take::AfterIdentity));
+    assert!(matches!(queue.take(&policy, transaction(0), to(1), now), Take::AfterIdentity));
     assert_eq!(queue.give_up(&policy).len(), 1);
     append(&mut queue, &policy, b"b", now);
-    let Take::Batch(next) = queue.take(&policy, transaction(1), 1, now) else { panic!("a batch") };
+    let Take::Batch(next) = queue.take(&policy, transaction(1), to(1), now) else {
+        panic!("a batch")
+    };
     assert_eq!((header(&next).producer_epoch, header(&next).base_sequence), (1, 0));
 }
 
@@ -190,18 +245,22 @@ fn what_was_given_up_in_flight_changes_nothing_when_its_outcome_comes() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = PartitionQueue::default();
     append(&mut queue, &policy, b"a", now);
-    let Take::Batch(late) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
+    let Take::Batch(late) = queue.take(&policy, transaction(0), to(1), now) else {
+        panic!("a batch")
+    };
     assert!(queue.give_up(&policy).is_empty());
     append(&mut queue, &policy, b"b", now);
-    let Take::Batch(next) = queue.take(&policy, transaction(1), 2, now) else {
+    let Take::Batch(next) = queue.take(&policy, transaction(1), to(2), now) else {
         panic!("nothing to wait for")
     };
     assert!(queue.retry(late, true, None).is_some(), "not to be sent again");
     assert_eq!(queue.failures(), 0);
     append(&mut queue, &policy, b"c", now);
-    assert!(matches!(queue.take(&policy, transaction(1), 2, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, transaction(1), to(2), now), Take::AfterOutcome));
     queue.written(&next);
-    let Take::Batch(last) = queue.take(&policy, transaction(1), 2, now) else { panic!("a batch") };
+    let Take::Batch(last) = queue.take(&policy, transaction(1), to(2), now) else {
+        panic!("a batch")
+    };
     assert_eq!((header(&last).producer_epoch, header(&last).base_sequence), (1, 1));
 }
 
@@ -241,7 +300,7 @@ fn nothing_overtakes_a_batch_that_is_sent_again() {
     assert!(queue.retry(first, false, None).is_none());
     assert!(!queue.is_next(&second));
     // The second is still in flight: the first waits for its outcome, and the third for the first.
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(second, false, None).is_none());
     let order: Vec<i32> =
         (0..3).map(|_| header(&take(&mut queue, &policy, 1, now)).base_sequence).collect();
@@ -255,7 +314,7 @@ fn a_new_leader_waits_for_the_outcomes_of_the_old_one() {
     append(&mut queue, &policy, b"a", now);
     append(&mut queue, &policy, b"b", now);
     let first = take(&mut queue, &policy, 1, now);
-    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(2), now), Take::AfterOutcome));
     queue.written(&first);
     assert_eq!(header(&take(&mut queue, &policy, 2, now)).base_sequence, 1);
 }
@@ -270,13 +329,13 @@ fn the_whole_train_follows_a_new_leader_without_the_answers_of_the_former() {
         append(&mut queue, &policy, b"a", now);
     }
     let sent: Vec<Batch<u32>> = (0..5).map(|_| take(&mut queue, &policy, 1, now)).collect();
-    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(2), now), Take::AfterOutcome));
     for batch in sent {
         assert!(queue.retry(batch, true, None).is_none());
     }
     // A second move overlaps: two of them are with the second leader when a third one takes over.
     let again: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 2, now)).collect();
-    assert!(matches!(queue.take(&policy, IDENTITY, 3, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(3), now), Take::AfterOutcome));
     for batch in again {
         assert!(queue.retry(batch, true, None).is_none());
     }
@@ -316,7 +375,7 @@ fn a_leader_that_is_news_ends_the_back_off() {
     let batch = take(&mut queue, &policy, 1, now);
     let later = now + Duration::from_millis(100);
     assert!(queue.retry(batch, false, Some(later)).is_none());
-    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::At(at) if at == later));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(2), now), Take::At(at) if at == later));
     queue.leader_is_news();
     take(&mut queue, &policy, 2, now);
     assert_eq!(queue.failures(), 0);
@@ -362,7 +421,7 @@ fn one_batch_that_is_not_bound_tries_a_new_leader() {
     append(&mut queue, &policy, b"c", now);
     assert!(queue.is_doubtful());
     let tries = take(&mut queue, &policy, 2, now);
-    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(2), now), Take::AfterOutcome));
     assert_eq!(queue.take_movable(&policy).len(), 1, "the other one may go elsewhere");
     queue.written(&tries);
     for value in [b"d", b"e"] {
@@ -387,7 +446,7 @@ fn what_is_not_bound_does_not_follow_what_came_back_before_something_is_written(
     }
     let (first, bound) = (take(&mut queue, &policy, 2, now), take(&mut queue, &policy, 2, now));
     assert_eq!(header(&bound).base_sequence, 1, "the record that is bound does not wait");
-    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(2), now), Take::AfterOutcome));
     assert!(queue.retry(first, false, Some(now)).is_none());
     assert!(queue.retry(bound, false, Some(now)).is_none());
     assert_eq!(queue.take_movable(&policy).len(), 2, "both may go elsewhere");
@@ -407,7 +466,7 @@ fn back_off_holds_the_partition_and_success_ends_it() {
     let later = now + Duration::from_millis(100);
     assert!(queue.retry(batch, false, Some(later)).is_none());
     assert_eq!(queue.failures(), 1);
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::At(at) if at == later));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::At(at) if at == later));
     let batch = take(&mut queue, &policy, 1, later);
     queue.written(&batch);
     assert_eq!(queue.failures(), 0);
@@ -425,7 +484,7 @@ fn after_a_batch_that_is_not_written_the_rest_goes_on_in_the_next_epoch() {
     let [too_large, behind] = <[_; 2]>::try_from(sent).expect("two");
     assert!(queue.fail(&too_large, false).is_empty());
     // What is in flight behind the gap comes back refused, and is numbered anew; the third would be refused as well.
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(behind, false, None).is_none());
     let behind = header(&take(&mut queue, &policy, 1, now));
     assert_eq!((behind.producer_epoch, behind.base_sequence), (1, 0));
@@ -465,7 +524,7 @@ fn what_may_have_been_written_before_a_lost_batch_keeps_its_sequence() {
     // Under the next epoch the broker could not tell that it has the first batch already.
     let again = take(&mut queue, &policy, 1, now);
     assert_eq!((header(&again).producer_epoch, header(&again).base_sequence), (0, sequence));
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     queue.written(&again);
     let third = header(&take(&mut queue, &policy, 1, now));
     assert_eq!((third.producer_epoch, third.base_sequence), (1, 0));
@@ -527,153 +586,6 @@ fn a_buffer_that_a_socket_holds_is_not_changed() {
     assert_eq!(held, before);
 }
 
-/// A broker as the client sees it: appends in sequence, refuses gaps, knows repeated batches; and from a producer
-/// it does not know it takes whatever sequence comes first.
-#[derive(Default)]
-struct Broker {
-    log: Vec<Vec<u8>>,
-    known: Option<(i16, i32)>,
-    recent: BTreeMap<(i16, i32), ()>,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arrived {
-    Never,
-    Refused,
-    Written,
-    OutOfOrder,
-}
-
-enum Answer {
-    Written,
-    OutOfOrder,
-}
-
-impl Broker {
-    fn receive(&mut self, payload: &Bytes) -> Answer {
-        let batch = batches(payload.clone()).next().expect("one batch").expect("a whole batch");
-        let (epoch, sequence) = (batch.header.producer_epoch, batch.header.base_sequence);
-        if self.recent.contains_key(&(epoch, sequence)) {
-            return Answer::Written;
-        }
-        let in_order = match self.known {
-            None => true,
-            Some((known, _)) if epoch > known => sequence == 0,
-            Some((known, next)) => epoch == known && sequence == next,
-        };
-        if !in_order {
-            return Answer::OutOfOrder;
-        }
-        self.known = Some((epoch, sequence + batch.header.record_count));
-        self.recent.insert((epoch, sequence), ());
-        for record in batch.records(&Default::default()).expect("plain records") {
-            self.log.push(record.expect("a whole record").value.expect("a value").to_vec());
-        }
-        Answer::Written
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
-
-    /// Sends, lost requests, lost answers, refusals, moves and expiries in any order: the log holds every
-    /// acknowledged record once and in order, and never holds one that was reported as not written.
-    #[test]
-    fn acknowledged_records_are_in_the_log_once_and_in_order(
-        steps in prop::collection::vec((0..12u8, 0..5usize), 1..120),
-        batch_max_size in prop::sample::select(vec![0, 360]),
-    ) {
-        let policy = BatchPolicy { batch_max_size, ..policy(90, 0) };
-        let now = Instant::now();
-        let mut queue: PartitionQueue<u32> = PartitionQueue::default();
-        let mut broker = Broker::default();
-        let mut in_flight: VecDeque<(Batch<u32>, Arrived)> = VecDeque::new();
-        let (mut next, mut to, mut gave_up) = (0u32, 1, false);
-        let mut acknowledged = BTreeSet::new();
-        let mut refused = BTreeSet::new();
-        let values = |batch: &Batch<u32>| -> Vec<Vec<u8>> {
-            let parsed = batches(batch.payload().clone()).next().expect("one").expect("whole");
-            parsed.records(&Default::default()).expect("plain")
-                .map(|r| r.expect("whole").value.expect("a value").to_vec()).collect()
-        };
-        for (step, choice) in steps {
-            if choice == 4 {
-                queue.rest();
-            }
-            match step {
-                // Append.
-                0..=3 => {
-                    append(&mut queue, &policy, &next.to_be_bytes(), now);
-                    next += 1;
-                }
-                // Send; the request arrives now, or never.
-                4..=6 if in_flight.len() < 5 => {
-                    if let Take::Batch(batch) = queue.take(&policy, IDENTITY, to, now) {
-                        let broken = in_flight.iter().any(|(_, arrived)| *arrived == Arrived::Never);
-                        let arrived = match choice {
-                            0 => Arrived::Never,
-                            _ if broken => Arrived::Never,
-                            // Not the leader, or not yet.
-                            1 => Arrived::Refused,
-                            _ => match broker.receive(batch.payload()) {
-                                Answer::Written => Arrived::Written,
-                                Answer::OutOfOrder => Arrived::OutOfOrder,
-                            },
-                        };
-                        in_flight.push_back((batch, arrived));
-                    }
-                }
-                // The oldest answer arrives, if there is one.
-                7 | 8 => match in_flight.pop_front() {
-                    Some((batch, Arrived::Written)) => {
-                        acknowledged.extend(values(&batch));
-                        queue.written(&batch);
-                    }
-                    Some((batch, Arrived::Refused)) => drop(queue.retry(batch, false, None)),
-                    Some((batch, Arrived::OutOfOrder)) => {
-                        // Only a batch that was given up leaves a gap before the oldest one.
-                        if queue.is_next(&batch) {
-                            prop_assert!(gave_up, "the oldest batch is out of order");
-                            refused.extend(values(&batch));
-                            prop_assert!(queue.fail(&batch, false).is_empty());
-                        } else if let Some(batch) = queue.retry(batch, false, None) {
-                            drop(batch);
-                        }
-                    }
-                    Some(unanswered) => in_flight.push_front(unanswered),
-                    None => {}
-                },
-                // The connection breaks: nobody knows what was written.
-                9 => {
-                    while let Some((batch, _)) = in_flight.pop_front() {
-                        drop(queue.retry(batch, true, None));
-                    }
-                }
-                // The leader moves (the new one has the log of the old one).
-                10 => to = 1 + choice as i32 % 3,
-                // The oldest waiting batch is given up.
-                _ => {
-                    gave_up = true;
-                    for batch in queue.expire(&policy, now + policy.delivery_timeout).into_iter().take(1) {
-                        let unknown = batch.outcome_unknown();
-                        if !unknown {
-                            refused.extend(values(&batch));
-                        }
-                        drop(queue.fail(&batch, unknown));
-                    }
-                }
-            }
-        }
-        let log: Vec<u32> = broker.log.iter()
-            .map(|v| u32::from_be_bytes(v[..].try_into().expect("four bytes"))).collect();
-        prop_assert!(log.is_sorted_by(|a, b| a < b), "{log:?}");
-        let present: BTreeSet<Vec<u8>> = broker.log.iter().cloned().collect();
-        prop_assert!(acknowledged.is_subset(&present));
-        prop_assert!(refused.is_disjoint(&present));
-    }
-}
-
 #[test]
 fn a_queue_at_rest_is_small() {
     assert_eq!(size_of::<PartitionQueue<u32>>(), 32);
@@ -708,17 +620,21 @@ fn what_was_given_up_before_the_queue_rested_changes_nothing_either() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = PartitionQueue::default();
     append(&mut queue, &policy, b"a", now);
-    let Take::Batch(late) = queue.take(&policy, transaction(0), 1, now) else { panic!("a batch") };
+    let Take::Batch(late) = queue.take(&policy, transaction(0), to(1), now) else {
+        panic!("a batch")
+    };
     assert!(queue.give_up(&policy).is_empty());
     assert!(queue.rest());
     queue.written(&late);
     assert!(queue.retry(late, true, None).is_some(), "not to be sent again");
     append(&mut queue, &policy, b"b", now);
-    let Take::Batch(next) = queue.take(&policy, transaction(1), 2, now) else { panic!("a batch") };
+    let Take::Batch(next) = queue.take(&policy, transaction(1), to(2), now) else {
+        panic!("a batch")
+    };
     assert_eq!((header(&next).producer_epoch, header(&next).base_sequence), (1, 0));
     append(&mut queue, &policy, b"c", now);
     assert!(
-        matches!(queue.take(&policy, transaction(1), 2, now), Take::AfterOutcome),
+        matches!(queue.take(&policy, transaction(1), to(2), now), Take::AfterOutcome),
         "what was given up does not make the partition known to the broker"
     );
 }
@@ -743,7 +659,7 @@ fn only_what_was_never_sent_and_is_not_bound_moves() {
     }
     let sequences = |queue: &mut PartitionQueue<u32>| {
         let mut sequences = Vec::new();
-        while let Take::Batch(batch) = queue.take(&policy, IDENTITY, 1, now) {
+        while let Take::Batch(batch) = queue.take(&policy, IDENTITY, super::tests::to(1), now) {
             sequences.push(header(&batch).base_sequence);
         }
         sequences

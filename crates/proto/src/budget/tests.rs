@@ -87,10 +87,12 @@ fn a_large_record_is_not_starved_by_small_ones() {
 fn who_no_longer_waits_is_in_nobodys_way() {
     let mut budget = of_brokers(100, 3);
     fill(&mut budget, 1, 10);
-    budget.wait(2, 600, 1);
+    let ticket = budget.wait(2, 600, 1);
     assert!(!budget.try_take(3, 10));
-    budget.forget(|&who| who == 1);
+    budget.leave(ticket);
     assert!(budget.try_take(3, 10));
+    budget.leave(ticket);
+    assert!(budget.try_take(3, 10), "a second leave has no effect");
 }
 
 #[test]
@@ -106,6 +108,7 @@ enum Step {
     Take { broker: i32, need: usize },
     GiveBack { nth: usize },
     Move { nth: usize, to: i32 },
+    Leave { nth: usize },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -114,6 +117,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (1..5, need).prop_map(|(broker, need)| Step::Take { broker, need }),
         2 => (0..64usize).prop_map(|nth| Step::GiveBack { nth }),
         1 => (0..64usize, 1..5).prop_map(|(nth, to)| Step::Move { nth, to }),
+        1 => (0..64usize).prop_map(|nth| Step::Leave { nth }),
     ];
     proptest::collection::vec(step, 1..200)
 }
@@ -126,7 +130,8 @@ proptest! {
         let mut budget = of_brokers(100, 4);
         let mut out: Vec<(i32, usize)> = Vec::new();
         let mut waiting: BTreeMap<u32, (i32, usize)> = BTreeMap::new();
-        for (n, step) in steps.into_iter().enumerate() {
+        let mut tickets: Vec<Ticket> = Vec::new();
+        for step in steps {
             match step {
                 Step::Take { broker, need } => {
                     let before = budget.held(broker);
@@ -134,8 +139,10 @@ proptest! {
                         prop_assert!(before == 0 || budget.held(broker) <= budget.free());
                         out.push((broker, need));
                     } else {
-                        budget.wait(broker, need, n as u32);
-                        waiting.insert(n as u32, (broker, need));
+                        // Its number among those who ever waited.
+                        let who = tickets.len() as u32;
+                        tickets.push(budget.wait(broker, need, who));
+                        waiting.insert(who, (broker, need));
                     }
                 }
                 Step::GiveBack { nth } if !out.is_empty() => {
@@ -146,6 +153,12 @@ proptest! {
                     let nth = nth % out.len();
                     budget.transfer(out[nth].0, to, out[nth].1);
                     out[nth].0 = to;
+                }
+                Step::Leave { nth } if !tickets.is_empty() => {
+                    // Perhaps its turn has come already.
+                    let who = nth % tickets.len();
+                    budget.leave(tickets[who]);
+                    waiting.remove(&(who as u32));
                 }
                 _ => {}
             }

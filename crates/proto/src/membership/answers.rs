@@ -12,6 +12,7 @@ use super::{
     Assignments, Assignor, Identity, Key, Leadership, Member, Membership, Node, Phase, Protocol,
     Reason, Sync, Topics, assignor,
 };
+use crate::later::Later;
 
 /// The answer to a JoinGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +155,7 @@ impl<E: Clone> Membership<E> {
         self.retry_at_once();
         self.generation = reply.generation;
         self.member = reply.member;
-        self.beat_at = now + self.settings.protocol.heartbeat_interval();
+        self.beat_at = now.later(self.settings.protocol.heartbeat_interval());
         self.leading = None;
         let leads = reply.leader == self.member;
         if !leads {
@@ -208,7 +209,7 @@ impl<E: Clone> Membership<E> {
             return self.fail(Reason::Refused("SyncGroup", code, None));
         };
         self.retry_at_once();
-        self.beat_at = now + self.settings.protocol.heartbeat_interval();
+        self.beat_at = now.later(self.settings.protocol.heartbeat_interval());
         let offer: Vec<Key> = assignor::flat(&assignment.partitions);
         self.given = Some((assignor::by_topic(&offer), self.generation));
         self.phase = Phase::Offered(offer.into_iter().collect());
@@ -219,7 +220,7 @@ impl<E: Clone> Membership<E> {
 
     /// The answer to [`super::Step::Heartbeat`].
     pub fn beaten(&mut self, reply: Result<(), Trouble<E>>, now: Instant, unit: f64) {
-        self.beat_at = now + self.settings.protocol.heartbeat_interval();
+        self.beat_at = now.later(self.settings.protocol.heartbeat_interval());
         match reply {
             Ok(()) => self.retry_at_once(),
             Err(trouble) => self.handle("Heartbeat", trouble, now, unit),

@@ -11,6 +11,7 @@ use std::{
 use curtail_wire::Uuid;
 
 use super::{Handing, Identity, Key, Letting, Membership, Phase, Protocol, Step, Trouble};
+use crate::later::Later;
 
 /// Partitions by topic id.
 pub type TopicIds = BTreeMap<Uuid, BTreeSet<i32>>;
@@ -309,7 +310,7 @@ impl<E: Clone> Membership<E> {
 
     fn counted(&mut self, reply: GroupReply, now: Instant) {
         self.retry_at_once();
-        self.beat_at = now + reply.interval.max(Duration::from_millis(1));
+        self.beat_at = now.later(reply.interval.max(Duration::from_millis(1)));
         self.generation = reply.epoch;
         let Some(reconciliation) = &mut self.reconciliation else { return };
         if let Phase::Joining = self.phase {
@@ -329,7 +330,7 @@ impl<E: Clone> Membership<E> {
         let target = &reconciliation.target;
         let wanted = names.into_iter().filter(|(id, _)| target.contains_key(id));
         reconciliation.names.extend(wanted.collect::<Vec<_>>());
-        reconciliation.resolve_at = now + self.settings.backoff.max;
+        reconciliation.resolve_at = now.later(self.settings.backoff.max);
         self.look_at_target();
     }
 

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::backoff::Backoff;
+use crate::{backoff::Backoff, later::Later};
 
 #[cfg(test)]
 mod tests;
@@ -240,14 +240,16 @@ impl Refresh {
         }
         // To fetch a topic for the first time is no error: the first one after it still leaves at once.
         if !first || said != Said::Complete {
-            let until = now + backoff.after(1, unit);
+            let until = now.later(backoff.after(1, unit));
             entry.not_before.extend(causes.into_iter().map(|cause| (cause, until)));
         }
         let place = match said {
-            Said::Complete => again.map_or(Place::Aging(now + self.policy.max_age), Place::Urgent),
+            Said::Complete => {
+                again.map_or(Place::Aging(now.later(self.policy.max_age)), Place::Urgent)
+            }
             Said::Leaderless | Said::Nothing => {
                 let doublings = entry.failures.saturating_sub(STEADY);
-                Place::Urgent(now + backoff.after(doublings + 1, unit))
+                Place::Urgent(now.later(backoff.after(doublings + 1, unit)))
             }
         };
         self.put(&name, place);

@@ -192,7 +192,113 @@ fn partitions_are_added_and_a_topic_made_anew_may_have_fewer() {
     assert_eq!(anew.leader("a", 1), Leader::NONE);
 }
 
+fn unknown(topic: &str) -> MetadataResponse {
+    let mut unknown = answer(topic, 0, &[]);
+    unknown.topics[0].error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    unknown
+}
+
+/// A broker that lags behind the controller has not seen the new partitions of a topic that grows.
+#[test]
+fn an_answer_with_fewer_partitions_of_the_same_topic_id_drops_none() {
+    let (three, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5), (2, 0)]), None);
+    let (stale, changes) = three.apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
+    assert_eq!(stale.topic("a").unwrap().leaders.len(), 3);
+    assert_eq!(stale.leader("a", 2), Leader { id: 2, epoch: 0 });
+    assert_eq!(changes.leaderless, []);
+}
+
+#[test]
+fn a_topic_that_was_unknown_returns_with_the_partitions_and_epochs_of_its_id() {
+    let (two, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
+    let (gone, _) = two.apply(&unknown("a"), None);
+    assert!(gone.topic("a").is_none());
+    let (same, _) = gone.apply(&answer("a", 1, &[(2, 4)]), None);
+    assert_eq!(same.topic("a").unwrap().leaders[..], two.topic("a").unwrap().leaders[..]);
+    let (another, _) = gone.apply(&answer("a", 2, &[(2, 0)]), None);
+    assert_eq!(another.topic("a").unwrap().leaders[..], [Leader { id: 2, epoch: 0 }]);
+}
+
+#[test]
+fn a_forgotten_topic_and_another_cluster_leave_no_epochs() {
+    let named = |id: &str, answer| MetadataResponse { cluster_id: Some(id.into()), ..answer };
+    let known = answer("a", 1, &[(0, 5), (1, 5)]);
+    let (two, _) = Snapshot::default().apply(&named("one", known), None);
+    let (gone, _) = two.apply(&unknown("a"), None);
+    let (elsewhere, _) = gone.apply(&named("two", answer("b", 2, &[(0, 0)])), None);
+    for snapshot in [gone.without(&["a".into()]), elsewhere] {
+        let (next, _) = snapshot.apply(&answer("a", 1, &[(2, 0)]), None);
+        assert_eq!(next.topic("a").unwrap().leaders[..], [Leader { id: 2, epoch: 0 }]);
+    }
+}
+
+/// Metadata before version 10 has no topic ids: a smaller topic may be another one of that name.
+#[test]
+fn without_topic_ids_a_topic_has_the_partitions_of_the_last_answer() {
+    let (two, _) = Snapshot::default().apply(&answer("a", 0, &[(0, 5), (1, 5)]), None);
+    let (one, _) = two.apply(&answer("a", 0, &[(0, 6)]), None);
+    assert_eq!(one.topic("a").unwrap().leaders.len(), 1);
+    let (gone, _) = two.apply(&unknown("a"), None);
+    let (next, _) = gone.apply(&answer("a", 0, &[(2, 0)]), None);
+    assert_eq!(next.topic("a").unwrap().leaders[..], [Leader { id: 2, epoch: 0 }]);
+}
+
+/// While the brokers are upgraded, some of them tell the topic's id and others do not.
+#[test]
+fn a_topic_keeps_an_id_that_an_older_broker_leaves_out() {
+    let (known, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
+    let (older, _) = known.apply(&answer("a", 0, &[(2, 6)]), None);
+    let topic = older.topic("a").unwrap();
+    assert_eq!(topic.id, Uuid([1; 16]));
+    assert_eq!(topic.leaders[..], [Leader { id: 2, epoch: 6 }, Leader { id: 1, epoch: 5 }]);
+}
+
+/// One step of a client's knowledge of a topic.
+#[derive(Clone, Debug)]
+enum Step {
+    Answer { id: u8, leaders: Vec<(i32, i32)> },
+    Unknown,
+    AnotherTopic,
+    Hint { partition: i32, leader: i32, epoch: i32 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let leader = (-1..3i32, -1..10i32);
+    prop_oneof![
+        6 => (1..3u8, prop::collection::vec(leader, 0..5))
+            .prop_map(|(id, leaders)| Step::Answer { id, leaders }),
+        1 => Just(Step::Unknown),
+        1 => Just(Step::AnotherTopic),
+        3 => (-1..5i32, -1..3i32, -1..10i32)
+            .prop_map(|(partition, leader, epoch)| Step::Hint { partition, leader, epoch }),
+    ]
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    /// As long as no other topic takes the name: no partition of a topic id goes away, and no epoch goes back.
+    #[test]
+    fn a_topic_id_never_loses_partitions_or_epochs(steps in prop::collection::vec(step(), 1..60)) {
+        let mut snapshot = Snapshot::default();
+        let mut known: Option<Arc<Topic>> = None;
+        for step in steps {
+            snapshot = match step {
+                Step::Answer { id, leaders } => snapshot.apply(&answer("t", id, &leaders), Some(&["t".into()])).0,
+                Step::Unknown => snapshot.apply(&unknown("t"), Some(&["t".into()])).0,
+                Step::AnotherTopic => snapshot.apply(&answer("u", 9, &[(0, 0)]), Some(&["u".into()])).0,
+                Step::Hint { partition, leader, epoch } => {
+                    snapshot.apply_hints(&[hint("t", partition, leader, epoch)], &[]).0
+                }
+            };
+            let Some(now) = snapshot.topic("t") else { continue };
+            if let Some(before) = known.replace(now.clone()).filter(|before| before.id == now.id) {
+                prop_assert!(now.leaders.len() >= before.leaders.len());
+                prop_assert!(now.leaders.iter().zip(&before.leaders).all(|(now, before)| now.epoch >= before.epoch));
+            }
+        }
+    }
+
     /// Whatever comes in whatever order: no partition's epoch ever goes back.
     #[test]
     fn epochs_only_go_forward(steps in prop::collection::vec((any::<bool>(), 0..3usize, 0..3i32, 0..10i32), 1..60)) {

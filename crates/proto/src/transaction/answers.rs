@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 use curtail_wire::ErrorCode;
 
 use super::{Coordinator, Key, Machine, Outcome, Phase, Protocol, Reason, Request};
-use crate::{accumulator::ProducerIdentity, metadata::Node};
+use crate::{accumulator::ProducerIdentity, later::Later, metadata::Node};
 
 /// How bad an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,11 +177,7 @@ impl<E: Clone> Machine<E> {
     ) -> Vec<Key> {
         match (request, reply) {
             (_, Reply::Lost(error)) => {
-                match request {
-                    Request::AddPartitions(_) => self.in_doubt = true,
-                    Request::AddOffsets(group) => self.group_in_doubt = Some(group.clone()),
-                    _ => {}
-                }
+                self.doubt(request);
                 self.coordinators.remove(coordinator);
                 self.repeat(Reason::Reported(error), now, unit);
             }
@@ -289,10 +285,8 @@ impl<E: Clone> Machine<E> {
         now: Instant,
         unit: f64,
     ) {
-        match request {
-            Request::AddPartitions(_) => self.in_doubt = false,
-            Request::AddOffsets(_) => self.group_in_doubt = None,
-            _ => {}
+        if !proves_nothing_added(code) {
+            self.doubt(request);
         }
         let reason = Reason::Refused { request: request.name(), about, code };
         match remedy(request, code) {
@@ -320,26 +314,52 @@ impl<E: Clone> Machine<E> {
             }
             Remedy::Fatal => self.fatal(reason),
         }
-        // A request to add that was refused for good while aborting has nothing to add any more.
-        if matches!(self.phase, Phase::Aborting)
-            && matches!(request, Request::AddPartitions(_))
-            && !self.in_doubt
-        {
-            self.adding.clear();
+    }
+
+    /// Records that this attempt may have been carried out. Only a success, the end of the transaction, or a coordinator
+    /// that does not know the producer settles it: a later refusal is about the later attempt alone.
+    fn doubt(&mut self, request: &Request) {
+        match request {
+            Request::AddPartitions(_) => self.in_doubt = true,
+            Request::AddOffsets(group) => self.group_in_doubt = Some(group.clone()),
+            Request::InitProducerId(_) | Request::CommitOffsets(_) | Request::End(_) => {}
         }
     }
 
     fn repeat(&mut self, reason: Reason<E>, now: Instant, unit: f64) {
         self.failures += 1;
-        self.not_before = Some(now + self.backoff.after(self.failures, unit));
+        self.not_before = Some(now.later(self.backoff.after(self.failures, unit)));
         self.last = Some(reason);
     }
 
     fn repeat_soon(&mut self, reason: Reason<E>, now: Instant, unit: f64) {
         self.failures += 1;
-        self.not_before = Some(now + self.backoff.soon().after(self.failures, unit));
+        self.not_before = Some(now.later(self.backoff.soon().after(self.failures, unit)));
         self.last = Some(reason);
     }
+}
+
+/// Whether the coordinator sends this code before it changes the transaction. It also answers with NOT_COORDINATOR,
+/// COORDINATOR_NOT_AVAILABLE and others when its own append fails, and that record may still be replicated.
+fn proves_nothing_added(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::CONCURRENT_TRANSACTIONS
+            | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+            | ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::GROUP_AUTHORIZATION_FAILED
+            | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode::INVALID_TOPIC_EXCEPTION
+            | ErrorCode::OPERATION_NOT_ATTEMPTED
+            | ErrorCode::TRANSACTION_ABORTABLE
+            | ErrorCode::INVALID_PRODUCER_ID_MAPPING
+            | ErrorCode::INVALID_PRODUCER_EPOCH
+            | ErrorCode::PRODUCER_FENCED
+            | ErrorCode::INVALID_TXN_STATE
+            | ErrorCode::INVALID_REQUEST
+            | ErrorCode::UNSUPPORTED_VERSION
+    )
 }
 
 fn is_fatal_to_producer(code: ErrorCode) -> bool {

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod doubt;
+
 const FIRST: ProducerIdentity = ProducerIdentity { id: 9, epoch: 0 };
 const NEXT: ProducerIdentity = ProducerIdentity { id: 9, epoch: 1 };
 

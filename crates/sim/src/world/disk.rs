@@ -78,4 +78,8 @@ impl Disk for PacedDisk {
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.files.write_atomic(path, bytes)
     }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.files.sync_dir(dir)
+    }
 }

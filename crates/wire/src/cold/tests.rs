@@ -125,15 +125,15 @@ fn fields_a_version_lacks_are_an_error() {
 }
 
 #[test]
-fn truncated_and_overlong_messages_are_refused() {
+fn truncated_messages_are_refused_and_trailing_bytes_ignored() {
     for version in 1..=10 {
         let bytes = encode(version, &offsets(version)).unwrap();
         for end in 0..bytes.len() {
             let cut = decode::<ListOffsetsResponse>(version, bytes.slice(..end));
             assert!(matches!(cut, Err(ColdError::Decode { .. })), "version {version}, {end}");
         }
-        let longer = Bytes::from([&bytes[..], &[0]].concat());
-        assert!(decode::<ListOffsetsResponse>(version, longer).is_err());
+        let longer = Bytes::from([&bytes[..], &[1, 0, 0]].concat());
+        assert_eq!(decode::<ListOffsetsResponse>(version, longer).unwrap(), offsets(version));
         assert_eq!(decode::<ListOffsetsResponse>(version, bytes).unwrap(), offsets(version));
     }
 }
@@ -176,6 +176,66 @@ fn large_messages_are_refused_unread() {
     let body = Bytes::from(vec![0; MAX_MESSAGE + 1]);
     let error = decode::<JoinGroupRequest>(9, body).unwrap_err();
     assert!(matches!(error, ColdError::TooLarge { .. }));
+}
+
+/// A FindCoordinator response of version 4 without coordinators, with these tagged fields.
+fn with_tagged_fields(tags: impl Iterator<Item = u8>) -> Bytes {
+    let mut fields = Vec::new();
+    let mut count = 0_u32;
+    for size in tags {
+        count += 1;
+        fields.extend([
+            (count & 0x7f) as u8 | 0x80,
+            (count >> 7 & 0x7f) as u8 | 0x80,
+            (count >> 14) as u8,
+        ]);
+        fields.push(size);
+        fields.extend(std::iter::repeat_n(7, size.into()));
+    }
+    let count =
+        [(count & 0x7f) as u8 | 0x80, (count >> 7 & 0x7f) as u8 | 0x80, (count >> 14) as u8];
+    Bytes::from([&[0, 0, 0, 0, 1][..], &count, &fields].concat())
+}
+
+#[test]
+fn unknown_tagged_fields_are_limited_for_each_structure() {
+    let limit = MAX_TAGS as usize;
+    for size in [0, 1, 100] {
+        let decoded = |count| {
+            let body = with_tagged_fields(std::iter::repeat_n(size, count));
+            decode::<messages::FindCoordinatorResponse>(4, body).is_ok()
+        };
+        assert!(decoded(0) && decoded(1) && decoded(limit), "of {size} bytes");
+        assert!(!decoded(limit + 1) && !decoded(100_000), "of {size} bytes");
+    }
+}
+
+#[test]
+fn unknown_tagged_fields_of_many_structures_are_limited_by_the_message() {
+    // Each topic: an empty name, no partitions, one unknown field.
+    let body = |topics: u32| {
+        let count = topics + 1;
+        let count =
+            [(count & 0x7f) as u8 | 0x80, (count >> 7 & 0x7f) as u8 | 0x80, (count >> 14) as u8];
+        let topic = [1, 1, 1, 9, 0];
+        Bytes::from([&[0, 0, 0, 0][..], &count, &topic.repeat(topics as usize), &[0]].concat())
+    };
+    let decoded = |topics| decode::<ListOffsetsResponse>(6, body(topics)).is_ok();
+    assert!(decoded(1) && decoded(MAX_TAGS + 1) && decoded(MAX_UNKNOWN));
+    assert!(!decoded(MAX_UNKNOWN + 1));
+}
+
+#[test]
+fn strings_are_no_tagged_fields() {
+    let names: Vec<_> =
+        (0..5000).map(|n| StrBytes::from_string(format!("mechanism-{n}"))).collect();
+    let key = |name: &StrBytes| {
+        messages::find_coordinator_response::Coordinator::default().with_key(name.clone())
+    };
+    let answer = messages::FindCoordinatorResponse::default()
+        .with_coordinators(names.iter().map(key).collect());
+    let body = encode(4, &answer).unwrap();
+    assert_eq!(decode::<messages::FindCoordinatorResponse>(4, body).unwrap(), answer);
 }
 
 /// Decodes arbitrary bytes as every response of an API a client is likely to read.

@@ -75,7 +75,6 @@ impl FetchRequest {
             }
             Ok(())
         })?;
-        r.finish(REQUEST)?;
         Ok(request)
     }
 
@@ -201,7 +200,6 @@ impl FetchResponse {
             }
             Ok(())
         })?;
-        r.finish(RESPONSE)?;
         Ok(response)
     }
 

@@ -37,7 +37,6 @@ impl MetadataRequest {
                 r.bool("include_topic_authorized_operations")?;
         }
         r.skip_tagged(REQUEST)?;
-        r.finish(REQUEST)?;
         Ok(request)
     }
 
@@ -112,7 +111,6 @@ impl MetadataResponse {
             response.error = ErrorCode(r.i16("error_code")?);
         }
         r.skip_tagged(RESPONSE)?;
-        r.finish(RESPONSE)?;
         Ok(response)
     }
 

@@ -25,7 +25,6 @@ impl ProduceRequest {
         let timeout_ms = r.i32("timeout_ms")?;
         let topics = r.array_of(3, "topic_data", |r| ProduceTopic::decode(version, r))?;
         r.skip_tagged(REQUEST)?;
-        r.finish(REQUEST)?;
         Ok(Self { transactional_id, acks, timeout_ms, topics })
     }
 
@@ -79,7 +78,6 @@ impl ProduceResponse {
             }
             Ok(())
         })?;
-        r.finish(RESPONSE)?;
         Ok(Self { topics, throttle_time_ms, node_endpoints })
     }
 

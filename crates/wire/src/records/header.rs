@@ -246,3 +246,10 @@ pub fn set_log_append_time(batch: &mut [u8], ts: i64) {
     put(batch, AT_MAX_TIMESTAMP, ts.to_be_bytes());
     seal_crc(batch);
 }
+
+/// Writes the latest timestamp of a batch's records, which the batch's producer has stated wrongly. `batch` must begin
+/// with a whole header.
+pub fn set_max_timestamp(batch: &mut [u8], ts: i64) {
+    put(batch, AT_MAX_TIMESTAMP, ts.to_be_bytes());
+    seal_crc(batch);
+}

@@ -24,7 +24,7 @@ pub use decode::{Batch, Batches, HeaderIter, Record, RecordHeaders, RecordRef, R
 pub use error::RecordError;
 pub use header::{
     BATCH_HEADER_LEN, BatchHeader, NO_PARTITION_LEADER_EPOCH, TimestampType,
-    set_base_offset_and_epoch, set_log_append_time, set_transactional,
+    set_base_offset_and_epoch, set_log_append_time, set_max_timestamp, set_transactional,
 };
 
 pub use crate::compression::{Codec, CompressError, Compression, DecompressError, DecompressLimit};

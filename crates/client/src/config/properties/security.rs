@@ -2,17 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{MILLIS, Property};
+use super::{INT_MILLIS, LONG_MILLIS, Property};
 use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
-    TlsVersion,
+    TlsVersion, redact,
     values::{boolean, int_millis, long_millis, number, show_millis},
 };
 
 const STORE_TYPE: &str = "PEM or PKCS12; a JKS file becomes one with 'keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12'";
-
-/// What Java shows of a password.
-const HIDDEN: &str = "[hidden]";
 
 macro_rules! secret {
     ($name:literal, $($field:ident).+) => {
@@ -23,7 +20,7 @@ macro_rules! secret {
                 config.security.$($field).+ = Some(Secret::new(text)).filter(|t| !t.reveal().is_empty());
                 Some(())
             },
-            get: |config| config.security.$($field).+.as_ref().map_or("", |_| HIDDEN).to_owned(),
+            get: |config| config.security.$($field).+.as_ref().map_or("", |_| redact::HIDDEN).to_owned(),
         }
     };
 }
@@ -164,7 +161,7 @@ macro_rules! optional_millis {
     ($name:literal, $field:ident) => {
         Property {
             name: $name,
-            expected: MILLIS,
+            expected: INT_MILLIS,
             set: |config, text| {
                 config.security.sasl.oidc.$field = Some(int_millis(text)?);
                 Some(())
@@ -205,10 +202,10 @@ static OIDC: [Property<CommonConfig>; 13] = [
     ),
     optional_millis!("sasl.login.connect.timeout.ms", connect_timeout),
     optional_millis!("sasl.login.read.timeout.ms", read_timeout),
-    bounded!("sasl.login.retry.backoff.ms", MILLIS, retry_backoff, long_millis, show_millis),
+    bounded!("sasl.login.retry.backoff.ms", LONG_MILLIS, retry_backoff, long_millis, show_millis),
     bounded!(
         "sasl.login.retry.backoff.max.ms",
-        MILLIS,
+        LONG_MILLIS,
         retry_backoff_max,
         long_millis,
         show_millis

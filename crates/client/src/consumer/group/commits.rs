@@ -11,6 +11,7 @@ use std::{
 
 use curtail_proto::{
     assignor::Key,
+    later::Later,
     membership::{Identity, Standing},
     plant::{Plant, planted},
 };
@@ -111,7 +112,7 @@ impl Queue {
             let _ = told.send(Ok(()));
             return PendingCommit(outcome);
         }
-        let deadline = Instant::now() + shared.config.common.default_api_timeout;
+        let deadline = Instant::now().later(shared.config.common.default_api_timeout);
         self.waiting.lock().add(Commit { offsets, authority, deadline, told: vec![told] });
         self.wake.notify_one();
         PendingCommit(outcome)
@@ -235,7 +236,7 @@ impl Committer {
             self.judge(&error, identity.as_ref(), &commit.authority)?;
             last = Some(Arc::new(error));
             failures += 1;
-            let again = Instant::now() + self.shared.backoff(failures);
+            let again = Instant::now().later(self.shared.backoff(failures));
             if again >= commit.deadline {
                 return Err(self.too_late(last));
             }

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use curtail_proto::{
     backoff::Backoff,
+    later::Later,
     membership::Identity,
     metadata::Node,
-    position::{Policy, Position, Version},
+    position::{Policy, Version},
 };
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::offset_fetch_request::{
@@ -60,8 +61,7 @@ async fn place_all(
                 let (known, open): (Vec<_>, Vec<_>) =
                     wanted.into_iter().partition(|(at, _)| found.contains_key(at));
                 for (at, version) in known {
-                    let offset = found.get(&at).and_then(Option::as_ref).map(|o| o.offset);
-                    shared.place(&at, version, offset);
+                    shared.place(&at, version, found.get(&at).and_then(Option::as_ref));
                 }
                 wanted = open;
                 // A transaction is about to end.
@@ -70,7 +70,7 @@ async fn place_all(
             Err(error) => {
                 failures += 1;
                 if !is_passing(&error) {
-                    shared.tell(error);
+                    shared.report(error);
                 }
                 shared.backoff(failures)
             }
@@ -89,7 +89,7 @@ pub(super) async fn look_up(
     partitions: &[TopicPartition],
 ) -> Result<Found> {
     let limit = shared.config.common.default_api_timeout;
-    let deadline = Instant::now() + limit;
+    let deadline = Instant::now().later(limit);
     let (mut failures, mut last, mut all) = (0, None, Found::new());
     loop {
         let open: Vec<TopicPartition> =
@@ -106,7 +106,7 @@ pub(super) async fn look_up(
         failures += 1;
         let pause = shared.backoff(failures);
         let complete = partitions.iter().all(|at| all.contains_key(at));
-        if !complete && Instant::now() + pause >= deadline {
+        if !complete && Instant::now().later(pause) >= deadline {
             let what = "OffsetFetch (default.api.timeout.ms)";
             return Err(Error::Timeout { what, limit, last });
         }
@@ -320,7 +320,7 @@ impl Shared {
     }
 
     /// Names the position of a partition that waits for it: a committed offset, or the policy's.
-    fn place(&self, at: &TopicPartition, version: Version, committed: Option<i64>) {
+    fn place(&self, at: &TopicPartition, version: Version, committed: Option<&OffsetAndMetadata>) {
         let policy = self.policy();
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -328,19 +328,12 @@ impl Shared {
         if assigned.position.version() != version {
             return;
         }
-        assigned.committed = committed;
-        match (committed, policy) {
-            (Some(offset), _) => assigned.position.seek(offset, &mut state.versions),
+        assigned.committed = committed.map(|committed| committed.offset);
+        match (committed.map(OffsetAndMetadata::spot), policy) {
+            (Some(spot), _) => assigned.position.seek_to(spot, &mut state.versions),
             (None, Policy::None) => state.unplaced(at),
-            (None, policy) => assigned.position = Position::by_policy(policy, &mut state.versions),
+            (None, policy) => assigned.position.begin(policy, &mut state.versions),
         }
         state.touch(at);
-    }
-
-    /// Tells the application of an error in its next poll.
-    fn tell(&self, error: Error) {
-        let mut state = self.state.lock();
-        state.report(error);
-        state.wake_application();
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, future::Future, ops::RangeInclusive, sync::Arc,
 
 use curtail_proto::{
     assignor::{Assignor, Member, Topics, wanted_topics},
+    later::Later,
     membership::{GroupHeartbeat, Identity, Step, Trouble},
     metadata::Node,
 };
@@ -28,7 +29,7 @@ use crate::{
 /// Runs until it is aborted, with the consumer.
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
     let now = Instant::now();
-    let commit_at = now + shared.config.auto_commit_interval;
+    let commit_at = now.later(shared.config.auto_commit_interval);
     let mut driver = Driver { shared, group, open: None, commit_at, list_at: now, flushing: None };
     loop {
         driver.turn().await;
@@ -157,12 +158,16 @@ impl Driver {
         self.group.change(|machine, now| machine.resolved(names, now));
     }
 
-    /// An application that waits for records polls all the time.
+    /// Counts the polls since the last look. A kept waker does not count: the future that left it may have been dropped, or
+    /// its task may be busy. It is woken instead, and a poll that still waits for records polls again.
     fn notice_polls(&self) {
-        let touched = self.group.touched.swap(false, std::sync::atomic::Ordering::SeqCst);
-        if touched || self.shared.state.lock().is_application_waiting() {
+        if self.group.touched.swap(false, std::sync::atomic::Ordering::SeqCst) {
             let now = Instant::now().into_std();
             self.group.look(|machine| machine.polled(now));
+        }
+        let waker = self.shared.state.lock().take_waker();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -171,7 +176,7 @@ impl Driver {
         if !self.shared.config.enable_auto_commit || now < self.commit_at {
             return;
         }
-        self.commit_at = now + self.shared.config.auto_commit_interval;
+        self.commit_at = now.later(self.shared.config.auto_commit_interval);
         self.group.commit_due.store(true, std::sync::atomic::Ordering::SeqCst);
         self.group.call_application(&self.shared);
     }
@@ -296,7 +301,7 @@ impl Driver {
 
     /// Runs the assignor, as the leader.
     async fn assign(&self, assignor: Assignor, members: &[Member]) {
-        let deadline = Instant::now() + self.shared.config.common.request_timeout;
+        let deadline = Instant::now().later(self.shared.config.common.request_timeout);
         let wanted = wanted_topics(members);
         // All are asked for before the first is waited for.
         let known = self.shared.metadata.snapshot();
@@ -328,10 +333,11 @@ impl Driver {
         let listed = timeout(common.request_timeout, list_topics(&self.shared)).await;
         let Ok(Ok(answer)) = listed else {
             tracing::debug!(group = &*self.group.id, "no list of topics for the pattern");
-            self.list_at = Instant::now() + common.retry_backoff_max.max(Duration::from_millis(1));
+            self.list_at =
+                Instant::now().later(common.retry_backoff_max.max(Duration::from_millis(1)));
             return;
         };
-        self.list_at = Instant::now() + common.metadata_max_age;
+        self.list_at = Instant::now().later(common.metadata_max_age);
         let hidden = self.shared.config.exclude_internal_topics;
         let topics = answer
             .topics

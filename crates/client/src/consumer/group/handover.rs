@@ -9,7 +9,7 @@ use curtail_proto::{
     assignor::Key,
     membership::{Handover, Membership},
     plant::{Plant, planted},
-    position::Version,
+    position::{Spot, Version},
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -153,8 +153,8 @@ impl Consumer {
         self.shared.group.as_ref().map(|group| group.metadata())
     }
 
-    /// Commits the positions of all assigned partitions: the offset behind the last record given out of each. Waits at
-    /// most `default.api.timeout.ms`; commits handed over before go first.
+    /// Commits the positions of all assigned partitions: the offset after the last record returned of each, with that
+    /// record's leader epoch. Waits at most `default.api.timeout.ms`; commits handed over before go first.
     ///
     /// # Errors
     /// [`Error::CommitFailed`] if the partitions may belong to another member by now; [`Error::IllegalState`] without a
@@ -240,9 +240,10 @@ impl Consumer {
         let state = self.shared.state.lock();
         let known = state.partitions.iter().filter_map(|(at, assigned)| {
             let position = assigned.position.consumed()?;
-            let wanted = wanted(at, (position, assigned.committed));
-            let position = position + i64::from(planted(Plant::CommitAhead));
-            wanted.then(|| (at.clone(), OffsetAndMetadata::new(position)))
+            let wanted = wanted(at, (position.offset, assigned.committed));
+            let ahead = i64::from(planted(Plant::CommitAhead));
+            let position = Spot { offset: position.offset + ahead, ..position };
+            wanted.then(|| (at.clone(), OffsetAndMetadata::at(position)))
         });
         known.collect()
     }

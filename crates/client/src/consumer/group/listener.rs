@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, OffsetAndMetadata, Result, TopicPartition, consumer::shared::Shared};
+use crate::{
+    Error, OffsetAndMetadata, Result, TopicPartition,
+    consumer::{shared::Shared, valid_spot},
+};
 
 /// Told when partitions of a subscribed consumer come and go (KIP-429).
 ///
@@ -46,7 +49,7 @@ pub struct Rebalance<'a> {
 impl Rebalance<'_> {
     /// The offset of the next record that the application would be given; `None` while it is not known.
     pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
-        self.shared.state.lock().partitions.get(partition)?.position.consumed()
+        self.shared.state.lock().partitions.get(partition)?.position.consumed().map(|at| at.offset)
     }
 
     /// Begins at `offset` of a partition.
@@ -58,6 +61,15 @@ impl Rebalance<'_> {
             return Err(Error::IllegalState("an offset is never negative"));
         }
         self.shared.state.lock().jump(partition, |p, versions| p.seek(offset, versions))
+    }
+
+    /// As [`Self::seek`], with the leader epoch of the record before the offset: see [`crate::Consumer::seek_to`].
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub fn seek_to(&mut self, partition: &TopicPartition, to: &OffsetAndMetadata) -> Result<()> {
+        let spot = valid_spot(to)?;
+        self.shared.state.lock().jump(partition, |p, versions| p.seek_to(spot, versions))
     }
 
     /// Commits an offset of a partition that is being revoked, before it goes to another member. Without effect for

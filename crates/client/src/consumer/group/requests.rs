@@ -58,7 +58,7 @@ impl Who<'_> {
     }
 
     fn rebalance_limit(&self) -> Duration {
-        self.request_timeout.max(self.rebalance_timeout + GRACE)
+        self.request_timeout.max(self.rebalance_timeout.saturating_add(GRACE))
     }
 }
 

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use curtail_proto::{
     fetch_session::{Naming, Outcome},
+    later::Later,
     metadata::{Hint, Leader, Node},
-    position::{FetchVerdict, Misfit, classify},
+    position::{FetchVerdict, Spot, classify},
 };
 use curtail_wire::{
     ApiKey, ErrorCode,
@@ -22,7 +23,7 @@ use crate::{
     consumer::{
         credit::Lease,
         cursor::Cursor,
-        shared::{State, out_of_range, refused},
+        shared::{State, refused},
     },
 };
 
@@ -84,6 +85,13 @@ impl Lane {
     fn refused(&mut self, error: ErrorCode) {
         tracing::debug!(node = self.node, %error, "fetch refused");
         self.failures += 1;
+        if classify(error) == FetchVerdict::Report && !error.is_retriable() {
+            self.shared.report(Error::Broker {
+                what: format!("Fetch of broker {}", self.node).into(),
+                code: error,
+                message: Some(error.message().into()),
+            });
+        }
         self.shared.metadata.request_refresh(None);
         self.pause(self.shared.backoff(self.failures));
     }
@@ -165,7 +173,7 @@ impl Lane {
         let Answered { at, reading, fetched, partition } = result;
         let from = reading.from;
         let Some(assigned) = state.partitions.get(&at) else { return false };
-        if assigned.position.version() != from.version || assigned.lane != Some(self.node) {
+        if !assigned.position.is_current(from) || assigned.lane != Some(self.node) {
             return false;
         }
         let verdict = classify(partition.error);
@@ -184,20 +192,15 @@ impl Lane {
             FetchVerdict::Good => {}
             FetchVerdict::OutOfRange => {
                 let policy = self.shared.policy();
-                let misfit = assigned.position.on_out_of_range(
-                    from.version,
-                    from.offset,
-                    policy,
-                    &mut state.versions,
-                );
-                self.misfit(state, &at, misfit);
+                let misfit = assigned.position.on_out_of_range(from, policy, &mut state.versions);
+                self.shared.misfit(state, &at, misfit);
             }
             FetchVerdict::Report => {
                 self.retry_later(assigned);
                 state.fail(&at, refused(&at, partition.error));
             }
             FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry => {
-                self.retry_after(partition.error, assigned);
+                self.shared.pause_after(partition.error, assigned);
             }
         }
         state.touch(&at);
@@ -224,7 +227,7 @@ impl Lane {
             state.touch(at);
             return true;
         }
-        let until = Instant::now() + self.shared.config.common.metadata_max_age;
+        let until = Instant::now().later(self.shared.config.common.metadata_max_age);
         assigned.preferred = Some((replica, until));
         self.shared.reroute(state, at);
         false
@@ -265,18 +268,14 @@ impl Lane {
         self.ends.insert(at.clone(), end);
         let failures = std::mem::take(&mut assigned.failures);
         if let Some(end) = partition.diverging_epoch {
-            let misfit = assigned.position.on_diverging(
-                from.version,
-                from.offset,
-                end,
-                self.shared.policy(),
-                &mut state.versions,
-            );
-            self.misfit(state, &at, misfit);
+            let policy = self.shared.policy();
+            let misfit = assigned.position.on_diverging(from, end, policy, &mut state.versions);
+            self.shared.misfit(state, &at, misfit);
             state.touch(&at);
             return;
         }
-        if assigned.position.on_fetched(from.version, from.offset, fetched.next, fetched.epoch) {
+        let next = Spot { offset: fetched.next, epoch: fetched.epoch };
+        if assigned.position.on_fetched(from, next) {
             let lease = Lease::take(&self.signal, &assigned.held, partition.records.len());
             self.loaded.entry(at.clone()).or_insert_with(|| assigned.held.clone());
             let aborted = match self.shared.config.isolation_level {
@@ -309,22 +308,6 @@ impl Lane {
             assigned.failures = failures;
             self.retry_later(assigned);
             state.touch(&at);
-        }
-    }
-
-    fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
-        match misfit {
-            Misfit::Stale => {}
-            Misfit::Moved => state.drop_buffered(at),
-            Misfit::NotYet => {
-                if let Some(assigned) = state.partitions.get_mut(at) {
-                    self.retry_later(assigned);
-                }
-            }
-            Misfit::Unresolved(offset) => {
-                state.fail(at, out_of_range(at, offset));
-                self.shared.settled.notify_waiters();
-            }
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
+use curtail_proto::later::Later;
 use curtail_wire::{ApiKey, fetch::FetchRequest};
 use tokio::time::{Instant, sleep_until};
 
@@ -141,9 +142,9 @@ async fn exchange(
     versions: std::ops::RangeInclusive<i16>,
     request: &FetchRequest,
 ) -> Result<(i16, Bytes)> {
-    let patience = shared.config.common.retry_backoff_max;
+    let patience = shared.patience();
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let mut suspect_at = Instant::now() + wait + patience;
+    let mut suspect_at = Instant::now().later(wait).later(patience);
     let encode = |version, writer: &mut _| request.encode(version, writer);
     let mut exchange = std::pin::pin!(connection.request_hot(ApiKey::FETCH, versions, encode));
     loop {
@@ -153,7 +154,7 @@ async fn exchange(
             // A broker that hangs says nothing. Whether somebody else leads by now is asked of the others.
             () = sleep_until(suspect_at) => {
                 shared.metadata.request_refresh(None);
-                suspect_at += patience;
+                suspect_at = suspect_at.later(patience);
             }
         }
     }

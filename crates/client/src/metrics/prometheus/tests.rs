@@ -23,6 +23,7 @@ fn producer(client_id: &str, latencies: &[u64]) -> ProducerMetrics {
         flush_time: Distribution::default(),
         record_error_total: 0,
         leaderless_bytes: 0,
+        certificates_outdated: false,
         brokers: stats.snapshot(),
     }
 }
@@ -36,6 +37,7 @@ fn consumer(client_id: &str) -> ConsumerMetrics {
         period: Duration::ZERO,
         records_consumed_total: 7,
         bytes_consumed_total: 70,
+        certificates_outdated: false,
         brokers: [(2, FetchMetrics::default())].into(),
         group: None,
         partitions: [(at, PartitionLag { lag: Some(5), buffered_bytes: 0 })].into(),

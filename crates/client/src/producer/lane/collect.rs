@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
-use curtail_proto::accumulator::{Batch, Share, Take};
+use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
 
 use super::{Lane, Sent};
@@ -27,17 +27,24 @@ pub(super) struct Trial {
     pub(super) whole: Divided,
 }
 
+/// The content of one request, and the work left for after the locks are released.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) batches: Vec<Sent>,
+    /// The rest of each batch whose first record tries a leader; it goes elsewhere if it can.
+    pub(super) trials: Vec<Trial>,
+    /// Partitions that were skipped because their next batch has to be expired.
+    pub(super) overdue: Vec<Arc<Partition>>,
+}
+
 impl Lane {
-    /// Takes one batch from each ready partition, up to `max.request.size`. What is left of those that try a leader is to be
-    /// sent elsewhere if it can be.
-    pub(super) fn collect(
-        self: &Arc<Self>,
-        shared: &Shared,
-        now: StdInstant,
-    ) -> (Vec<Sent>, Vec<Trial>) {
+    /// Takes one batch from each ready partition, up to `max.request.size`.
+    ///
+    /// A partition's lock is held from the look at its place until its place is settled: in between it could move to another
+    /// lane. What must not run under these locks is left to the caller.
+    pub(super) fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Collected {
         let topics = shared.topics.load();
-        let mut batches: Vec<Sent> = Vec::new();
-        let mut trials = Vec::new();
+        let Collected { mut batches, mut trials, mut overdue } = Collected::default();
         let mut bytes = 0;
         let turn = shared.next_turn();
         let mut work = self.work.lock();
@@ -49,10 +56,12 @@ impl Lane {
             if !state.is_in(self, Place::Ready) {
                 continue;
             }
-            if state.queue.next_expiry(&shared.policy).is_some_and(|expiry| expiry <= now) {
+            if state.queue.is_next_overdue(&shared.policy, now) {
+                // It stays ready, for what comes after the overdue batch.
                 drop(state);
-                shared.expire(&partition, None);
-                state = partition.state.lock();
+                work.ready.push_back(partition.clone());
+                overdue.push(partition);
+                continue;
             }
             // A partition that left the lane and came back has two entries. A request carries one batch of each
             // partition: an answer names only the partition, so two could not be told apart. If there is more, the
@@ -66,7 +75,12 @@ impl Lane {
                 work.ready.push_front(partition);
                 break;
             }
-            match self.next_batch(shared, &partition, &mut state, now, &mut trials) {
+            let topic = topics.get(&*partition.topic).map(|topic| topic.form);
+            let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
+            let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
+            // Both from the same table: the queue has to know which topic the request names.
+            let to = Target { broker: self.broker, incarnation };
+            match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {
                     bytes += batch.payload().len();
                     let more = !state.queue.is_drained();
@@ -77,7 +91,6 @@ impl Lane {
                     if more {
                         work.ready.push_back(partition.clone());
                     }
-                    let topic_id = topics.get(&*partition.topic).map_or(Uuid::ZERO, |t| t.id);
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
                 }
@@ -99,35 +112,34 @@ impl Lane {
         batches.sort_by(|a, b| {
             (&a.partition.topic, a.partition.index).cmp(&(&b.partition.topic, b.partition.index))
         });
-        (batches, trials)
+        Collected { batches, trials, overdue }
     }
+}
 
-    /// The next batch of a partition, or what it waits for. Where that is to try a leader, its first record alone.
-    fn next_batch(
-        &self,
-        shared: &Shared,
-        partition: &Arc<Partition>,
-        state: &mut PartitionState,
-        now: StdInstant,
-        trials: &mut Vec<Trial>,
-    ) -> Result<Batch<Completion>, Wait> {
-        let idempotence = shared.identity.stamps(partition, state);
-        loop {
-            return match state.queue.take(&shared.policy, idempotence, self.broker, now) {
-                Take::Trial(batch, parts) => {
-                    let shares: Vec<Share> = parts.shares().collect();
-                    state.queue.put_back(batch, parts, |completion| {
-                        let (completions, whole) = completion.divide(&shares);
-                        trials.push(Trial { partition: partition.clone(), whole });
-                        completions
-                    });
-                    continue;
-                }
-                Take::Batch(batch) => Ok(batch),
-                Take::At(at) => Err(Wait::Until(at)),
-                Take::AfterAnotherId(spent) => Err(Wait::ForAnotherId(spent)),
-                Take::Empty | Take::AfterOutcome | Take::AfterIdentity => Err(Wait::ForNews),
-            };
-        }
+/// The next batch of a partition, or the reason to wait. A batch that tries a leader is cut down to its first record.
+fn next_batch(
+    shared: &Shared,
+    partition: &Arc<Partition>,
+    state: &mut PartitionState,
+    (to, now): (Target, StdInstant),
+    trials: &mut Vec<Trial>,
+) -> Result<Batch<Completion>, Wait> {
+    let idempotence = shared.identity.stamps(partition, state);
+    loop {
+        return match state.queue.take(&shared.policy, idempotence, to, now) {
+            Take::Trial(batch, parts) => {
+                let shares: Vec<Share> = parts.shares().collect();
+                state.queue.put_back(batch, parts, |completion| {
+                    let (completions, whole) = completion.divide(&shares);
+                    trials.push(Trial { partition: partition.clone(), whole });
+                    completions
+                });
+                continue;
+            }
+            Take::Batch(batch) => Ok(batch),
+            Take::At(at) => Err(Wait::Until(at)),
+            Take::AfterAnotherId(spent) => Err(Wait::ForAnotherId(spent)),
+            Take::Empty | Take::AfterOutcome | Take::AfterIdentity => Err(Wait::ForNews),
+        };
     }
 }

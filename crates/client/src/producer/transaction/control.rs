@@ -5,16 +5,18 @@ use std::sync::Arc;
 use curtail_proto::{
     accumulator::{Idempotence, ProducerIdentity},
     backoff::Backoff,
+    later::Later,
     transaction::{Machine, Protocol, Reason, Status, severity_of_batch},
 };
 use parking_lot::Mutex;
 use tokio::{
+    runtime::Handle,
     sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
 
 use super::super::partition::{Partition, PartitionState};
-use crate::{Error, ProducerConfig, Result};
+use crate::{Error, ProducerConfig, Result, runtime::within};
 
 /// A partition's place in a transaction; guarded by the partition's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(in crate::producer) struct Control {
     wake: Notify,
     /// Told after every change of the machine.
     changed: watch::Sender<()>,
+    /// The producer's; callers may be outside of it.
+    runtime: Handle,
 }
 
 impl Control {
@@ -57,6 +61,7 @@ impl Control {
             machine: Mutex::new(Machine::new(backoff)),
             wake: Notify::new(),
             changed: watch::Sender::new(()),
+            runtime: Handle::current(),
         })
     }
 
@@ -162,7 +167,8 @@ impl Control {
         limit: &Limit,
         look: impl FnMut(&Machine<Error>) -> Option<T>,
     ) -> Result<T> {
-        match timeout_at(limit.deadline, self.until(look)).await {
+        let seen = async { timeout_at(limit.deadline, self.until(look)).await };
+        match within(&self.runtime, seen).await {
             Ok(seen) => Ok(seen),
             Err(_) => Err(self.too_late(limit)),
         }
@@ -251,6 +257,6 @@ pub(super) struct Limit {
 
 impl Limit {
     pub(super) fn new(what: &'static str, limit: std::time::Duration) -> Self {
-        Self { what, limit, deadline: Instant::now() + limit }
+        Self { what, limit, deadline: Instant::now().later(limit) }
     }
 }

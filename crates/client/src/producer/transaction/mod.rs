@@ -7,13 +7,16 @@ mod requests;
 
 use curtail_net::Env;
 use curtail_proto::transaction::{Busy, Machine, Protocol, Status};
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::timeout_at};
 
 use self::control::Limit;
 pub(in crate::producer) use self::control::{Control, Enlisted};
 pub use self::offsets::{ConsumerGroupMetadata, OffsetAndMetadata};
 use super::{Delivery, Producer};
-use crate::{ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, TopicPartition};
+use crate::{
+    ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, TopicPartition,
+    runtime::within,
+};
 
 /// A producer whose records and offsets become visible together or not at all.
 ///
@@ -147,7 +150,8 @@ impl TransactionalProducer {
         let shared = self.inner.shared.clone();
         let control = self.control()?;
         if self.driver.is_none() {
-            let driver = tokio::spawn(driver::run(shared, control.clone()));
+            let runtime = shared.runtime.clone();
+            let driver = runtime.spawn(driver::run(shared, control.clone()));
             self.driver = Some(driver.abort_handle());
         }
         let limit = self.limit("init_transactions (max.block.ms)");
@@ -280,7 +284,8 @@ impl TransactionalProducer {
                 _ = self.inner.flush() => {}
             }
         };
-        if tokio::time::timeout_at(limit.deadline, flushed).await.is_err() {
+        let flushed = async { timeout_at(limit.deadline, flushed).await };
+        if within(&self.inner.shared.runtime, flushed).await.is_err() {
             return Err(control.too_late(limit));
         }
         control.check_open()

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use curtail_proto::transaction::{CommittedOffset, GroupOffsets};
+use curtail_proto::{
+    position::Spot,
+    transaction::{CommittedOffset, GroupOffsets},
+};
 
 use crate::{Error, Result, TopicPartition};
 
@@ -22,6 +25,17 @@ impl OffsetAndMetadata {
     #[must_use]
     pub fn new(offset: i64) -> Self {
         Self { offset, leader_epoch: None, metadata: String::new() }
+    }
+
+    /// A position to commit.
+    pub(crate) fn at(spot: Spot) -> Self {
+        let leader_epoch = (spot.epoch >= 0).then_some(spot.epoch);
+        Self { leader_epoch, ..Self::new(spot.offset) }
+    }
+
+    /// The position that it names.
+    pub(crate) fn spot(&self) -> Spot {
+        Spot { offset: self.offset, epoch: self.leader_epoch.unwrap_or(-1) }
     }
 }
 

@@ -87,7 +87,8 @@ async fn connect(
     let name = ServerName::try_from(endpoint.host.clone())
         .map_err(|_| Trouble::Refused("its host is no name for a TLS server".into()))?;
     let ssl = credentials.ssl.clone();
-    let config = tokio::task::spawn_blocking(move || tls::build(&ssl)).await;
+    let config =
+        tokio::task::spawn_blocking(move || tls::build(&ssl).map(|built| built.config)).await;
     let config = config
         .map_err(|error| unreachable(error.to_string()))?
         .map_err(|reason| Trouble::Refused(format!("sasl.jaas.config: {reason}").into()))?;

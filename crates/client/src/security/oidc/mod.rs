@@ -13,7 +13,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use curtail_net::{BoxFuture, Entropy, Env, WallClock};
-use curtail_proto::backoff::Backoff;
+use curtail_proto::{backoff::Backoff, later::Later};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -144,7 +144,7 @@ impl User {
         login.keep();
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| login.settled(state).is_some());
-        let limit = login.limit + GRACE;
+        let limit = login.limit.saturating_add(GRACE);
         let settled = match timeout(limit, settled).await {
             Ok(Ok(state)) => login.settled(&state),
             Ok(Err(_)) | Err(_) => None,
@@ -186,7 +186,7 @@ impl Login {
                 })
             })
         });
-        Self::new(ask, limits.connect + limits.read, settings, extensions, env)
+        Self::new(ask, limits.connect.saturating_add(limits.read), settings, extensions, env)
     }
 
     fn new(
@@ -244,7 +244,7 @@ impl Login {
                 tracing::warn!(%reason, "cannot log in");
                 self.state.send_modify(|state| {
                     let count = state.failure.as_ref().map_or(0, |failure| failure.count) + 1;
-                    let retry_at = Instant::now() + self.back_off(&trouble, count);
+                    let retry_at = Instant::now().later(self.back_off(&trouble, count));
                     state.failure = Some(Failure { trouble, count, retry_at });
                 });
             }

@@ -38,15 +38,39 @@ async fn a_file_is_read_again_once_it_has_changed_and_kept_if_it_cannot_be_used(
     replace(&path, &pem());
     let second = load(&common).await.unwrap();
     assert!(!Arc::ptr_eq(&first, &second));
+    assert_eq!(common.security.certificates_outdated(), None);
     replace(&path, "half a certif");
     assert!(Arc::ptr_eq(&second, &load(&common).await.unwrap()));
+    let clone = common.security.clone();
+    let outdated = clone.certificates_outdated().expect("the file cannot be used");
+    assert!(outdated.starts_with("ssl.truststore.location="), "{outdated}");
+    let failed = with_outdated("the handshake failed".into(), &common);
+    assert!(
+        failed.starts_with("the handshake failed; ") && failed.contains(&*outdated),
+        "{failed}"
+    );
     replace(&path, &pem());
     assert!(!Arc::ptr_eq(&second, &load(&common).await.unwrap()));
+    assert_eq!(clone.certificates_outdated(), None);
+    assert_eq!(with_outdated("the handshake failed".into(), &common), "the handshake failed");
     // Other settings have other certificates, even with the same cache.
     let mut others = common.clone();
     others.security.ssl.truststore.location = Some(directory.path().join("missing.pem"));
     let missing = load(&others).await.unwrap_err();
     assert!(missing.contains("ssl.truststore.location=") && missing.contains("missing.pem"));
+}
+
+#[tokio::test]
+async fn the_client_certificate_in_use_is_named_by_its_fingerprint() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("both.pem");
+    fs::write(&path, pem()).unwrap();
+    let trusting = common(&path).security;
+    let build = |security: &SecurityConfig| build(&security.ssl).unwrap().in_use;
+    assert_eq!(&*build(&trusting), "1 trusted certificates");
+    let in_use = build(&trusting.keystore(&path, None));
+    let fingerprint = in_use.rsplit(' ').next().unwrap();
+    assert_eq!((fingerprint.len(), fingerprint.matches(':').count()), (95, 31), "{in_use}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ fn more(total: i32) -> MorePartitions {
 }
 
 fn reloaded(state: &mut State) -> State {
-    State::load("cluster", state.take_changes(), &[1, 2, 3])
+    loaded(state.take_changes(), &[1, 2, 3])
 }
 
 #[test]

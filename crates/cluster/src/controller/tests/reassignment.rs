@@ -42,9 +42,9 @@ fn those_to_go_stay_until_those_to_come_are_in_sync() {
     assert_eq!(state.reassignments(Some(&[("t".into(), vec![index + 1, 9])])), []);
 
     // It is remembered.
-    let (changes, snapshot) = (state.take_changes(), state.snapshot());
+    let (changes, snapshot) = (state.take_changes(), state.snapshot(4));
     for changes in [changes, snapshot] {
-        let loaded = State::load("cluster", changes, &[1, 2, 3, 4]);
+        let loaded = super::loaded(changes, &[1, 2, 3, 4]);
         let p = partition(&loaded, index);
         assert_eq!(
             (&p.replicas, &p.adding, &p.removing),

@@ -2,7 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use curtail_wire::ErrorCode;
-use curtail_wire::records::{BatchHeader, Codec, TimestampType, set_log_append_time};
+use curtail_wire::records::{
+    BatchHeader, Codec, TimestampType, set_log_append_time, set_max_timestamp,
+};
 
 use super::*;
 
@@ -54,15 +56,102 @@ fn log_append_time_replaces_the_timestamps() {
     assert_eq!(log.offset_for_timestamp(NOW).unwrap(), Some((NOW, 0)));
 }
 
+fn seal(batch: &mut [u8]) {
+    let crc = crc32c::crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+}
+
 /// A batch changed at a place, with its checksum made right again or not.
-fn altered(at: usize, bytes: &[u8], seal: bool) -> Bytes {
+fn altered(at: usize, bytes: &[u8], sealed: bool) -> Bytes {
     let mut batch = BytesMut::from(&TestBatch::of(2, 1).build()[..]);
     batch[at..at + bytes.len()].copy_from_slice(bytes);
-    if seal {
-        let crc = crc32c::crc32c(&batch[21..]);
-        batch[17..21].copy_from_slice(&crc.to_be_bytes());
+    if sealed {
+        seal(&mut batch);
     }
     batch.freeze()
+}
+
+/// A batch of `header`'s counts with another payload in place of its compressed records.
+fn with_payload(header: &Bytes, payload: &[u8]) -> Bytes {
+    let mut batch = [&header[..61], payload].concat();
+    let length = (batch.len() - 12) as u32;
+    batch[8..12].copy_from_slice(&length.to_be_bytes());
+    seal(&mut batch);
+    batch.into()
+}
+
+#[test]
+fn compressed_payload_that_is_not_the_records_is_refused() {
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let compress = |records: &[u8]| {
+            let mut out = Vec::new();
+            Compression { codec, ..Compression::default() }.compress(records, &mut out).unwrap();
+            out
+        };
+        let plain = TestBatch::of(2, 30).build();
+        let records = &plain[61..];
+        let good = TestBatch::of(2, 30).codec(codec).build();
+        let cut = compress(records);
+        let cases: [(&str, Vec<u8>, ErrorCode); 7] = [
+            ("no payload of the codec", vec![0x99; 40], ErrorCode::UNKNOWN_SERVER_ERROR),
+            ("a cut payload", cut[..cut.len() - 5].to_vec(), ErrorCode::UNKNOWN_SERVER_ERROR),
+            ("too few records", compress(&records[..records.len() / 2]), ErrorCode::INVALID_RECORD),
+            ("too many records", compress(&[records, records].concat()), ErrorCode::INVALID_RECORD),
+            (
+                "bytes after the records",
+                compress(&[records, &[1, 2]].concat()),
+                ErrorCode::INVALID_RECORD,
+            ),
+            ("a record length too large", compress(&[0x7e; 20]), ErrorCode::INVALID_RECORD),
+            (
+                "records that do not count up",
+                compress(&[&records[..records.len() / 2], &records[..records.len() / 2]].concat()),
+                ErrorCode::INVALID_RECORD,
+            ),
+        ];
+        for (what, payload, code) in cases {
+            let (_, mut log) = fresh(&config());
+            let error = log.append_as_leader(with_payload(&good, &payload), 0, NOW).unwrap_err();
+            assert_eq!(error.code, code, "{codec}, {what}: {error}");
+            assert_eq!((log.end_offset(), raw(&log).len()), (0, 0), "{codec}, {what}");
+        }
+        let (_, mut log) = fresh(&config());
+        log.append_as_leader(with_payload(&good, &compress(records)), 0, NOW).unwrap();
+    }
+}
+
+#[test]
+fn late_records_are_named_whatever_the_header_says() {
+    let (_, mut log) = fresh(&config());
+    for codec in Codec::ALL {
+        let late = TestBatch::of(3, 1).at(&[NOW, NOW + 3_600_001, NOW + 3_600_000]).codec(codec);
+        let mut understated = BytesMut::from(&late.build()[..]);
+        set_max_timestamp(&mut understated, NOW);
+        for batch in [late.build(), understated.freeze()] {
+            let error = log.append_as_leader(batch, 0, NOW).unwrap_err();
+            assert_eq!(error.code, ErrorCode::INVALID_TIMESTAMP, "{codec}");
+            assert_eq!(error.records.len(), 1, "{codec}");
+            assert_eq!(error.records[0].batch_index, 1, "{codec}");
+        }
+    }
+}
+
+#[test]
+fn stated_latest_timestamp_is_corrected() {
+    for codec in Codec::ALL {
+        let (_, mut log) = fresh(&config());
+        for stated in [NOW - 9, NOW + 9, i64::MAX] {
+            let mut batch =
+                BytesMut::from(&TestBatch::of(2, 1).at(&[NOW + 1, NOW]).codec(codec).build()[..]);
+            set_max_timestamp(&mut batch, stated);
+            let at = log.append_as_leader(batch.freeze(), 0, NOW).unwrap().base_offset;
+            let bytes = log.read(at, usize::MAX, i64::MAX, true).unwrap();
+            assert_eq!(BatchHeader::parse(&bytes).unwrap().max_timestamp, NOW + 1, "{codec}");
+            assert_eq!(records(bytes).len(), 2, "{codec}");
+        }
+        assert_eq!(log.offset_for_timestamp(NOW + 1).unwrap(), Some((NOW + 1, 0)));
+        assert_eq!(log.offset_for_timestamp(NOW + 2).unwrap(), None);
+    }
 }
 
 #[test]
@@ -73,9 +162,9 @@ fn a_bad_batch_is_refused_and_changes_nothing() {
     set_log_append_time(&mut stamped, NOW);
     let late = TestBatch::of(1, 1).at(&[NOW + 3_600_001]).build();
     let cases: [(&str, Bytes, ErrorCode); 17] = [
-        ("nothing", Bytes::new(), ErrorCode::CORRUPT_MESSAGE),
-        ("a header cut off", good.slice(..60), ErrorCode::CORRUPT_MESSAGE),
-        ("records cut off", good.slice(..good.len() - 1), ErrorCode::CORRUPT_MESSAGE),
+        ("nothing", Bytes::new(), ErrorCode::INVALID_RECORD),
+        ("a header cut off", good.slice(..60), ErrorCode::INVALID_RECORD),
+        ("records cut off", good.slice(..good.len() - 1), ErrorCode::INVALID_RECORD),
         ("two batches", two.into(), ErrorCode::INVALID_RECORD),
         (
             "a negative length",
@@ -90,7 +179,7 @@ fn a_bad_batch_is_refused_and_changes_nothing() {
         ("a count too large", altered(57, &3_i32.to_be_bytes(), true), ErrorCode::INVALID_RECORD),
         ("a delta too large", altered(23, &9_i32.to_be_bytes(), true), ErrorCode::INVALID_RECORD),
         ("a control batch", altered(22, &[0x20], true), ErrorCode::INVALID_RECORD),
-        ("an unknown codec", altered(22, &[7], true), ErrorCode::INVALID_RECORD),
+        ("an unknown codec", altered(22, &[7], true), ErrorCode::UNKNOWN_SERVER_ERROR),
         ("a producer without sequence", altered(43, &[0; 10], true), ErrorCode::INVALID_RECORD),
         ("log append time", stamped.freeze(), ErrorCode::INVALID_TIMESTAMP),
         ("a time in the future", late, ErrorCode::INVALID_TIMESTAMP),

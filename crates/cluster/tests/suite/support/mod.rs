@@ -93,6 +93,7 @@ pub struct Client {
     socket: Box<dyn Socket>,
     frames: FrameSplitter,
     correlation_id: i32,
+    trailing: &'static [u8],
 }
 
 impl Client {
@@ -106,7 +107,12 @@ impl Client {
     }
 
     pub fn on(socket: Box<dyn Socket>) -> Self {
-        Self { socket, frames: FrameSplitter::default(), correlation_id: 0 }
+        Self { socket, frames: FrameSplitter::default(), correlation_id: 0, trailing: &[] }
+    }
+
+    /// Ends every further request with bytes that are no part of it.
+    pub fn append_to_requests(&mut self, trailing: &'static [u8]) {
+        self.trailing = trailing;
     }
 
     pub async fn send(&mut self, frame: &[u8]) {
@@ -163,7 +169,12 @@ impl Client {
         w.i32(0);
         RequestHeader { api, version, correlation_id, client_id: Some("test") }.encode(&mut w);
         encode(&mut w);
-        let mut frame = w.into_vec();
+        self.finish(w.into_vec())
+    }
+
+    /// Appends the trailing bytes and writes the frame's length.
+    fn finish(&self, mut frame: Vec<u8>) -> Vec<u8> {
+        frame.extend_from_slice(self.trailing);
         let length = (frame.len() - 4) as u32;
         frame[..4].copy_from_slice(&length.to_be_bytes());
         frame
@@ -179,6 +190,7 @@ impl Client {
     pub async fn cold<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         let id = self.next_id();
         let frame = cold::encode_request(version, id, Some("test"), request).expect("a request");
+        let frame = self.finish(frame);
         self.send(&frame).await;
         let body = self.body(ApiKey(R::KEY), version).await;
         cold::decode_response(version, body).expect("a response")

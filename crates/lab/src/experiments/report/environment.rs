@@ -36,7 +36,7 @@ pub struct Environment {
 }
 
 /// The state of the machine at a moment.
-pub(in crate::experiments) struct Machine {
+pub(crate) struct Machine {
     at_ms: u64,
     load: Option<f64>,
     times: Option<Times>,
@@ -51,12 +51,12 @@ struct Times {
 }
 
 impl Machine {
-    pub(in crate::experiments) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { at_ms: now_ms(), load: load(), times: times() }
     }
 
     /// What is to be said about a run that began at this moment and ends now.
-    pub(in crate::experiments) fn until_now(
+    pub(crate) fn until_now(
         self,
         cluster: &ClusterKind,
         versions: BTreeMap<String, String>,

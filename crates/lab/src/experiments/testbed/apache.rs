@@ -1,6 +1,6 @@
 //! A real Apache Kafka of three brokers, one of them behind a delaying proxy where an experiment slows it.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use curtail_apache::ApacheCluster;
 use parking_lot::Mutex;
@@ -71,6 +71,22 @@ impl Apache {
 
     pub(super) fn thaw(&self, id: i32) -> Result<()> {
         self.cluster.thaw(index(id)?).map_err(|error| failed(&error))
+    }
+
+    /// A partition's log files, oldest first.
+    pub(super) fn log_files(&self, id: i32, topic: &str, partition: i32) -> Result<Vec<PathBuf>> {
+        let folder = self.cluster.data_dir(index(id)?).join(format!("{topic}-{partition}"));
+        let unreadable =
+            |error| Error::Unexpected(format!("cannot read {}: {error}", folder.display()));
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
     }
 
     /// What all brokers say of their fetch sessions.

@@ -10,6 +10,7 @@ mod proxy;
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,21 +30,21 @@ use crate::perf::{Error, Result, client_runtime};
 
 /// What an experiment needs of its cluster.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Needs {
+pub(crate) struct Needs {
     /// Brokers of an embedded cluster. Apache Kafka has three, unless `one_is_enough`.
-    pub(super) brokers: u32,
+    pub(crate) brokers: u32,
     /// Whether Apache Kafka is to have a single broker, too.
     #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
-    pub(super) one_is_enough: bool,
+    pub(crate) one_is_enough: bool,
     /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
-    pub(super) properties: Vec<(&'static str, String)>,
+    pub(crate) properties: Vec<(&'static str, String)>,
     /// Whether brokers are hit, moved or slowed, which a cluster that belongs to somebody does not allow.
-    pub(super) faults: bool,
+    pub(crate) faults: bool,
     /// The broker that [`Testbed::slow`] is used on, if any.
     #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
-    pub(super) slow: Option<i32>,
+    pub(crate) slow: Option<i32>,
     /// Whether clients speak SASL_SSL (PLAIN, a certificate of the cluster's own). Embedded only.
-    pub(super) sasl_ssl: bool,
+    pub(crate) sasl_ssl: bool,
 }
 
 /// When a broker is frozen again and again.
@@ -58,13 +59,13 @@ pub(super) struct Faltering {
 }
 
 /// A run of one of Kafka's tools.
-pub(super) struct KafkaTool<'a> {
-    pub(super) class: &'a str,
-    pub(super) args: &'a [&'a str],
+pub(crate) struct KafkaTool<'a> {
+    pub(crate) class: &'a str,
+    pub(crate) args: &'a [&'a str],
     /// The release of the Java client that it uses, if not that of the tool.
-    pub(super) clients: Option<&'a str>,
+    pub(crate) clients: Option<&'a str>,
     /// How long it may take.
-    pub(super) limit: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// What brokers say of their fetch sessions.
@@ -112,9 +113,14 @@ impl Testbed {
         Self { cluster: Cluster::None, security: SecurityConfig::default(), admin: None }
     }
 
-    /// Starts what the setting asks for.
+    /// Starts the cluster of a setting.
     pub(super) fn start(setting: &Setting, needs: &Needs) -> Result<Self> {
-        let cluster = match &setting.cluster {
+        Self::on(&setting.cluster, needs)
+    }
+
+    /// Starts a cluster of this kind, or connects to the one that it names.
+    pub(crate) fn on(cluster: &ClusterKind, needs: &Needs) -> Result<Self> {
+        let cluster = match cluster {
             ClusterKind::Embedded => {
                 let mut config =
                     ClusterConfig { brokers: needs.brokers, ..ClusterConfig::default() };
@@ -164,12 +170,12 @@ impl Testbed {
     }
 
     /// A producer's settings: Kafka's defaults, for this cluster.
-    pub(super) fn producer(&self) -> ProducerConfig {
+    pub(crate) fn producer(&self) -> ProducerConfig {
         ProducerConfig::new(self.bootstrap()).security(self.security.clone())
     }
 
     /// A consumer's settings: Kafka's defaults, for this cluster.
-    pub(super) fn consumer(&self) -> ConsumerConfig {
+    pub(crate) fn consumer(&self) -> ConsumerConfig {
         ConsumerConfig::new(self.bootstrap()).security(self.security.clone())
     }
 
@@ -215,7 +221,7 @@ impl Testbed {
     ///
     /// # Errors
     /// As the CreateTopics API.
-    pub(super) fn create_topic_with(
+    pub(crate) fn create_topic_with(
         &self,
         name: &str,
         partitions: i32,
@@ -256,7 +262,7 @@ impl Testbed {
     }
 
     /// Waits until each broker lists every partition with a leader and all its replicas in sync.
-    pub(super) fn await_healthy(&self, topic: &str, partitions: usize) -> Result<()> {
+    pub(crate) fn await_healthy(&self, topic: &str, partitions: usize) -> Result<()> {
         let (runtime, any) = self.admin()?;
         let mut admins = Vec::new();
         for id in self.broker_ids() {
@@ -293,7 +299,7 @@ impl Testbed {
     }
 
     /// Kills a broker (kill -9).
-    pub(super) fn kill(&self, id: i32) -> Result<()> {
+    pub(crate) fn kill(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => {
                 embedded.cluster().kill(id);
@@ -316,7 +322,7 @@ impl Testbed {
     }
 
     /// Starts a killed or stopped broker again and waits until it serves.
-    pub(super) fn restart(&self, id: i32) -> Result<()> {
+    pub(crate) fn restart(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => embedded.restart(id),
             #[cfg(feature = "apache")]
@@ -405,12 +411,29 @@ impl Testbed {
     }
 
     /// Runs one of Kafka's tools, where Apache Kafka is at hand: what it printed.
-    pub(super) fn tool(&self, tool: &KafkaTool<'_>) -> Result<Option<String>> {
+    pub(crate) fn tool(&self, tool: &KafkaTool<'_>) -> Result<Option<String>> {
         match &self.cluster {
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.tool(tool).map(Some),
             _ => {
                 let _ = (tool.class, tool.args, tool.clients, tool.limit);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A partition's log files at one broker, oldest first; `None` where they are not files of an Apache Kafka started here.
+    pub(crate) fn log_files(
+        &self,
+        id: i32,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Option<Vec<PathBuf>>> {
+        match &self.cluster {
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.log_files(id, topic, partition).map(Some),
+            _ => {
+                let _ = (id, topic, partition);
                 Ok(None)
             }
         }
@@ -501,7 +524,7 @@ fn describe(runtime: &Runtime, admin: &Admin, topic: &str) -> Result<TopicDescri
 }
 
 /// Versions of what a cluster of this kind is made of, by name.
-pub(super) fn versions(cluster: &ClusterKind) -> BTreeMap<String, String> {
+pub(crate) fn versions(cluster: &ClusterKind) -> BTreeMap<String, String> {
     #[cfg(feature = "apache")]
     if *cluster == ClusterKind::Apache
         && let Ok(toolchain) = curtail_apache::available()

@@ -103,10 +103,14 @@ fn a_part_has_every_field_of_its_records() {
     for record in &sent[1..] {
         queue.try_append(&room, record).expect("there is room");
     }
-    let Take::Batch(batch) = queue.take(&policy, TRANSACTION, 1, now) else { panic!("a batch") };
+    let Take::Batch(batch) = queue.take(&policy, TRANSACTION, to(1), now) else {
+        panic!("a batch")
+    };
     split(&mut queue, &policy, batch);
     for (expected, sequence) in sent.iter().zip(0..) {
-        let Take::Batch(part) = queue.take(&policy, TRANSACTION, 1, now) else { panic!("a part") };
+        let Take::Batch(part) = queue.take(&policy, TRANSACTION, to(1), now) else {
+            panic!("a part")
+        };
         assert_eq!((part.records, part.attempts), (1, 1));
         let header = header(&part);
         assert!(header.is_transactional());
@@ -123,6 +127,7 @@ fn a_part_has_every_field_of_its_records() {
         assert_eq!((read.key.as_deref(), read.value.as_deref()), (expected.key, expected.value));
         let read: Vec<_> = read.headers.iter().map(|(key, value)| Header { key, value }).collect();
         assert_eq!(read, headers);
+        queue.written(&part);
     }
 }
 
@@ -139,7 +144,7 @@ fn parts_take_the_place_of_their_batch_in_order_and_sequence() {
     split(&mut queue, &policy, large);
     // What comes behind has to come back first.
     assert!(!queue.is_next(&later));
-    assert!(matches!(queue.take(&policy, IDENTITY, 1, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(later, false, None).is_none());
     let (first, second) = (take(&mut queue, &policy, 1, now), take(&mut queue, &policy, 1, now));
     assert_eq!((numbers(&first), numbers(&second)), (vec![0, 1], vec![2, 3]));
@@ -173,7 +178,7 @@ fn no_batch_grows_to_a_size_that_was_refused() {
         append(&mut queue, &policy, &numbered(number, 300), now);
     }
     while !queue.is_idle() {
-        match queue.take(&policy, IDENTITY, 1, now) {
+        match queue.take(&policy, IDENTITY, to(1), now) {
             Take::Batch(batch) if numbers(&batch)[0] >= 30 => {
                 assert!(batch.payload().len() <= 1000, "{}", batch.payload().len());
                 queue.written(&batch);
@@ -215,14 +220,14 @@ fn one_record_tries_a_new_leader_and_the_rest_may_go_elsewhere() {
     let policy = policy(1000, 0);
     let mut queue = one_batch(&policy, &[200; 4], now);
     queue.leader_is_untried();
-    let Take::Trial(batch, parts) = queue.take(&policy, IDENTITY, 2, now) else {
+    let Take::Trial(batch, parts) = queue.take(&policy, IDENTITY, to(2), now) else {
         panic!("a trial")
     };
     assert_eq!(parts.shares().map(|share| share.records).collect::<Vec<_>>(), [1, 3]);
     put_back(&mut queue, batch, parts);
     let tries = take(&mut queue, &policy, 2, now);
     assert_eq!(numbers(&tries), [0]);
-    assert!(matches!(queue.take(&policy, IDENTITY, 2, now), Take::AfterOutcome));
+    assert!(matches!(queue.take(&policy, IDENTITY, to(2), now), Take::AfterOutcome));
     queue.written(&tries);
     let rest = take(&mut queue, &policy, 2, now);
     assert_eq!(numbers(&rest), [1, 2, 3], "it takes records");
@@ -298,7 +303,7 @@ proptest! {
         let (mut sent, mut failed) = (VecDeque::new(), Vec::new());
         loop {
             while sent.len() < in_flight {
-                match queue.take(&policy, IDENTITY, 1, now) {
+                match queue.take(&policy, IDENTITY, to(1), now) {
                     Take::Batch(batch) => sent.push_back(batch),
                     Take::Trial(batch, parts) => put_back(&mut queue, batch, parts),
                     _ => break,

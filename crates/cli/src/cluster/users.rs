@@ -1,0 +1,69 @@
+//! Users of SASL from flags, a file and the environment. No message repeats a line, which has a password in it.
+
+use std::{convert::Infallible, fmt, fs, os::unix::fs::MetadataExt as _, path::Path};
+
+use curtail_cluster::User;
+
+use crate::{failure::Failure, output};
+
+/// The environment variable with a user in each line.
+const VARIABLE: &str = "CURTAIL_USERS";
+
+/// A text that is not printed.
+#[derive(Clone)]
+pub(super) struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("...")
+    }
+}
+
+/// Takes any text, so that clap has nothing to complain about.
+pub(super) fn secret(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret(text.to_owned()))
+}
+
+/// Every user, whichever way it was given.
+pub(super) fn all(flags: &[Secret], file: Option<&Path>) -> Result<Vec<User>, Failure> {
+    let mut users = Vec::new();
+    for Secret(text) in flags {
+        users.push(user(text, "--user")?);
+    }
+    if let Some(path) = file {
+        lines(&read(path)?, &path.display().to_string(), &mut users)?;
+    }
+    match std::env::var(VARIABLE) {
+        Ok(text) => lines(&text, VARIABLE, &mut users)?,
+        Err(std::env::VarError::NotPresent) => {}
+        Err(std::env::VarError::NotUnicode(_)) => {
+            return Err(Failure::new(format!("{VARIABLE} is not UTF-8")));
+        }
+    }
+    Ok(users)
+}
+
+fn user(text: &str, of: &str) -> Result<User, Failure> {
+    User::parse(text).map_err(|error| Failure::new(format!("{of}: {error}")))
+}
+
+/// Adds the user of each line.
+fn lines(text: &str, of: &str, users: &mut Vec<User>) -> Result<(), Failure> {
+    for (line, number) in text.lines().zip(1..) {
+        if !line.trim().is_empty() && !line.starts_with('#') {
+            users.push(user(line, &format!("{of}, line {number}"))?);
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
+    let open = fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0);
+    if open {
+        output::note(format_args!("others can read the passwords in {shown}; chmod 600 {shown}"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,117 @@
+//! Names that a user has mistyped: the nearest one that exists.
+
+#[cfg(test)]
+mod tests;
+
+use curtail::{Admin, AdminConfig, Error, ErrorCode};
+
+use crate::failure::Failure;
+
+/// A client that looks up names, with those of another client's properties that it knows.
+pub(crate) fn admin(properties: &[(String, String)]) -> Result<Admin, Failure> {
+    let mut config = AdminConfig::default();
+    for (name, value) in properties {
+        // The other client has checked them all.
+        let _ = config.set(name, value);
+    }
+    // A consumer's may be shorter.
+    config.common.request_timeout =
+        config.common.request_timeout.min(config.common.default_api_timeout);
+    Ok(Admin::new(config)?)
+}
+
+/// A topic that does not exist.
+pub(crate) struct Missing {
+    name: String,
+    nearest: Option<String>,
+}
+
+impl Missing {
+    async fn new(admin: &Admin, name: &str) -> Self {
+        // Whether or not the others can be listed, this one is missing.
+        let topics = admin.list_topics().await.unwrap_or_default();
+        let nearest = nearest(name, topics.iter().map(|topic| topic.name.as_str()));
+        Self { name: name.to_owned(), nearest: nearest.map(str::to_owned) }
+    }
+
+    /// What to say once the brokers have created it.
+    pub(crate) fn created(&self) -> String {
+        let Self { name, nearest } = self;
+        let hint = nearest.as_ref().map(|nearest| format!("; did you mean '{nearest}'?"));
+        let hint = hint.unwrap_or_default();
+        format!(
+            "topic '{name}' did not exist; the brokers created it (auto.create.topics.enable){hint}"
+        )
+    }
+}
+
+impl From<Missing> for Failure {
+    fn from(Missing { name, nearest }: Missing) -> Self {
+        match nearest {
+            Some(nearest) => Self::new(missing("topic", &name, &nearest)),
+            None => Self::new(format!(
+                "topic '{name}' does not exist; create it (curtail topics create {name})"
+            )),
+        }
+    }
+}
+
+/// Looks up whether a topic exists. What else can be wrong with it is left to the client that uses it.
+pub(crate) async fn missing_topic(admin: &Admin, topic: &str) -> Result<Option<Missing>, Failure> {
+    for (_, described) in admin.describe_topics(&[topic]).await? {
+        if let Err(Error::UnknownTopic(_)) = described {
+            return Ok(Some(Missing::new(admin, topic).await));
+        }
+    }
+    Ok(None)
+}
+
+/// The failure for an error about a topic or a group, with the nearest name if there is none of this name.
+pub(crate) async fn failure(admin: &Admin, name: &str, error: Error) -> Failure {
+    match &error {
+        Error::UnknownTopic(_) => Missing::new(admin, name).await.into(),
+        Error::Broker { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND => {
+            let groups = admin.list_groups().await.unwrap_or_default();
+            let listed = groups.into_iter().filter_map(|(_, groups)| groups.ok()).flatten();
+            let groups: Vec<String> = listed.map(|group| group.group_id).collect();
+            match nearest(name, groups.iter().map(String::as_str)) {
+                Some(nearest) => Failure::new(missing("group", name, nearest)),
+                None => error.into(),
+            }
+        }
+        _ => error.into(),
+    }
+}
+
+fn missing(kind: &str, name: &str, nearest: &str) -> String {
+    format!("{kind} '{name}' does not exist; did you mean '{nearest}'?")
+}
+
+/// Characters of a name that are compared.
+const COMPARED: usize = 249;
+
+/// The name with the smallest edit distance, if a slip of the keyboard could explain the difference.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name: Vec<char> = name.chars().take(COMPARED).collect();
+    let candidates = known.map(|candidate| {
+        let chars: Vec<char> = candidate.chars().take(COMPARED).collect();
+        (edit_distance(&name, &chars), candidate)
+    });
+    // At least one, so that names of two characters have a neighbour.
+    let (distance, nearest) = candidates.min()?;
+    (distance <= (name.len() / 3).max(1)).then_some(nearest)
+}
+
+fn edit_distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

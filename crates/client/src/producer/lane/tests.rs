@@ -1,0 +1,261 @@
+use std::{
+    future::Future as _,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    task::{Context, Poll, Wake},
+};
+
+use curtail_net::{BoxFuture, Env, Listener, Net, SocketOptions};
+use curtail_proto::metadata::Snapshot;
+use curtail_wire::{
+    metadata::{MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic},
+    produce::ProduceRequest,
+    records::RecordData,
+};
+
+use super::*;
+use crate::producer::delivery::Delivery;
+
+/// A network where no connection is ever made.
+struct Nowhere;
+
+impl Net for Nowhere {
+    fn connect(
+        &self,
+        _addr: SocketAddr,
+        _options: SocketOptions,
+    ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn listen(&self, _addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        _host: &'a str,
+        _port: u16,
+    ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A socket that takes what it is told to take.
+#[derive(Default)]
+struct Slow {
+    room: Mutex<usize>,
+    taken: Mutex<Vec<u8>>,
+}
+
+impl Socket for Slow {
+    fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut room = self.room.lock();
+        if *room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut taken = self.taken.lock();
+        let before = taken.len();
+        taken.extend(bufs.iter().flat_map(|buf| buf.iter().copied()).take(*room));
+        *room -= taken.len() - before;
+        Ok(taken.len() - before)
+    }
+
+    fn poll_write_ready(&self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn poll_read(
+        &self,
+        _cx: &mut Context<'_>,
+        _buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A topic `t` of two partitions, and their leader.
+fn snapshot(leader_id: i32, leader_epoch: i32) -> Snapshot {
+    let broker = |node_id| MetadataBroker { node_id, host: "h".into(), port: 1, rack: None };
+    let answer = MetadataResponse {
+        brokers: vec![broker(1), broker(2)],
+        topics: vec![MetadataTopic {
+            name: Some("t".into()),
+            topic_id: Uuid([7; 16]),
+            partitions: (0..2)
+                .map(|index| MetadataPartition {
+                    index,
+                    leader_id,
+                    leader_epoch,
+                    ..MetadataPartition::default()
+                })
+                .collect(),
+            ..MetadataTopic::default()
+        }],
+        ..MetadataResponse::default()
+    };
+    Snapshot::default().apply(&answer, None).0
+}
+
+fn adopt(shared: &Shared, leader: i32, epoch: i32) -> [Arc<Partition>; 2] {
+    let snapshot = snapshot(leader, epoch);
+    let topic = shared.adopt(&snapshot, snapshot.topic("t").expect("it is known")).expect("open");
+    [topic.partitions[0].clone(), topic.partitions[1].clone()]
+}
+
+fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
+    let mut config = ProducerConfig::new("h:1");
+    config.idempotence = false;
+    config.acks = acks;
+    config.linger = linger;
+    config.delivery_timeout = Duration::from_secs(20);
+    Shared::start(config, &Env { net: Arc::new(Nowhere), ..Env::real() })
+}
+
+/// Has another broker lead as soon as it is woken: what another thread may do at that moment.
+struct MoveLeader(Arc<Shared>);
+
+impl Wake for MoveLeader {
+    fn wake(self: Arc<Self>) {
+        adopt(&self.0, 2, 6);
+    }
+}
+
+fn open_batch(shared: &Shared, partition: &Partition, created: StdInstant) -> Delivery {
+    let data = RecordData { key: None, value: Some(b"v"), headers: &[], timestamp: 0 };
+    let mut state = partition.state.lock();
+    let memory = shared.memory.try_reserve(1, 100).expect("there is memory");
+    let result = state.new_result(partition, &shared.awake);
+    let completion = Completion::new(result.clone(), memory, None);
+    state.queue.open(&shared.policy, &data, shared.memory.buffer(), completion, created);
+    Delivery::new(result, 0, 0)
+}
+
+#[tokio::test]
+async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lane() {
+    let shared = start(Duration::from_secs(5), Acks::Leader);
+    let [partition, _] = adopt(&shared, 1, 5);
+    let first = partition.state.lock().lane.clone().expect("a leader");
+
+    let now = Instant::now().into_std();
+    let mut overdue = open_batch(&shared, &partition, now - shared.config.delivery_timeout);
+    let waker = Waker::from(Arc::new(MoveLeader(shared.clone())));
+    assert!(pin!(&mut overdue).poll(&mut Context::from_waker(&waker)).is_pending());
+    open_batch(&shared, &partition, now);
+    partition.state.lock().place = Place::Ready;
+    first.submit(&partition, Readiness::Now);
+    let collected = first.collect(&shared, now);
+    assert!(collected.batches.is_empty(), "the overdue batch is skipped");
+    assert_eq!(collected.overdue.len(), 1);
+    shared.expire(&partition, None);
+    assert!(overdue.outcome().is_some_and(|outcome| outcome.is_err()));
+
+    let second = partition.state.lock().lane.clone().expect("a leader");
+    assert_eq!(second.broker, 2);
+    let sent = second.collect(&shared, now + shared.config.linger).batches;
+    assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
+    shared.stop();
+}
+
+/// A lane whose socket takes `room` bytes of a request with an older batch of partition 0 and a younger one of partition 1.
+/// Returns the older one's expiry.
+fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Delivery; 2], StdInstant) {
+    let partitions = adopt(shared, 1, 5);
+    let lane = partitions[0].state.lock().lane.clone().expect("a leader");
+    let socket = Arc::new(Slow::default());
+    *socket.room.lock() = room;
+    let now = Instant::now().into_std();
+    let ages = [Duration::from_secs(10), Duration::ZERO];
+    let deliveries = [0, 1].map(|n| {
+        let delivery = open_batch(shared, &partitions[n], now - ages[n]);
+        partitions[n].state.lock().place = Place::Ready;
+        lane.submit(&partitions[n], Readiness::Now);
+        delivery
+    });
+    let mut up = Up::new(socket.clone(), 9, AnswerTime::default());
+    assert_eq!(lane.pump(&mut up, shared).expect("it only blocks"), Pumped::Blocked);
+    *lane.link() = Link::Up(Box::new(up));
+    (lane, socket, deliveries, now - ages[0] + shared.config.delivery_timeout)
+}
+
+/// Lets the socket take everything; returns the partitions of the requests in it, with their correlation ids.
+fn written(lane: &Arc<Lane>, shared: &Shared, socket: &Slow) -> Vec<(i32, Vec<i32>)> {
+    *socket.room.lock() = usize::MAX;
+    let Link::Up(up) = &mut *lane.link() else { panic!("it is up") };
+    assert_eq!(lane.pump(up, shared).expect("it takes everything"), Pumped::Done);
+    let mut splitter = curtail_wire::frame::FrameSplitter::default();
+    splitter.spare(0).extend_from_slice(&socket.taken.lock());
+    let mut requests = Vec::new();
+    while let Some(frame) = splitter.next_frame().expect("whole frames") {
+        let (header, body) = curtail_wire::header::split_request(&frame).expect("a header");
+        let request = ProduceRequest::decode(header.version, &body).expect("a request");
+        let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+        requests.push((header.correlation_id, partitions.map(|p| p.index).collect()));
+    }
+    requests
+}
+
+#[tokio::test]
+async fn an_unbegun_request_is_rebuilt_without_its_overdue_batch() {
+    for acks in [Acks::None, Acks::Leader] {
+        let shared = start(Duration::ZERO, acks);
+        let (lane, socket, [old, young], expiry) = stalled(&shared, 0);
+        let early = lane.take_overdue(&shared, expiry - Duration::from_millis(1));
+        assert!(early.unwritten.is_empty() && early.perhaps_written.is_empty());
+        assert_eq!(early.next, Some(expiry));
+        let overdue = lane.take_overdue(&shared, expiry);
+        assert_eq!((overdue.unwritten.len(), overdue.perhaps_written.len()), (1, 0));
+        assert_eq!(overdue.next, Some(expiry + Duration::from_secs(10)));
+        crate::producer::settle::overdue(&shared, overdue);
+        let error = old.outcome().expect("it failed").expect_err("it failed");
+        assert!(
+            matches!(error, crate::Error::NotAcknowledged { may_have_been_written: false, .. }),
+            "{error}"
+        );
+        let requests = written(&lane, &shared, &socket);
+        assert_eq!(requests.iter().map(|(_, p)| &p[..]).collect::<Vec<_>>(), [[1]]);
+        assert_eq!(young.outcome().is_some(), acks == Acks::None);
+        assert_eq!(lane.requests_in_flight(), usize::from(acks == Acks::Leader));
+        shared.stop();
+    }
+}
+
+#[tokio::test]
+async fn a_begun_request_is_written_as_it_was_and_its_overdue_batch_fails_as_perhaps_written() {
+    for acks in [Acks::None, Acks::Leader] {
+        let shared = start(Duration::ZERO, acks);
+        let (lane, socket, [old, young], expiry) = stalled(&shared, 1);
+        let overdue = lane.take_overdue(&shared, expiry);
+        assert_eq!((overdue.unwritten.len(), overdue.perhaps_written.len()), (0, 1));
+        crate::producer::settle::overdue(&shared, overdue);
+        let error = old.outcome().expect("it failed").expect_err("it failed");
+        assert!(
+            matches!(error, crate::Error::NotAcknowledged { may_have_been_written: true, .. }),
+            "{error}"
+        );
+        assert_eq!(written(&lane, &shared, &socket), [(0, vec![0, 1])]);
+        assert_eq!(young.outcome().is_some(), acks == Acks::None);
+        shared.stop();
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_overdue_batches_alone_is_never_written() {
+    for acks in [Acks::None, Acks::Leader] {
+        let shared = start(Duration::ZERO, acks);
+        let (lane, socket, deliveries, expiry) = stalled(&shared, 0);
+        let overdue = lane.take_overdue(&shared, expiry + Duration::from_secs(10));
+        assert_eq!((overdue.unwritten.len(), overdue.next), (2, None));
+        crate::producer::settle::overdue(&shared, overdue);
+        assert!(deliveries.iter().all(|delivery| delivery.outcome().is_some()));
+        assert_eq!(written(&lane, &shared, &socket), []);
+        assert_eq!(lane.requests_in_flight(), 0);
+        assert_eq!(shared.memory.available(), shared.config.buffer_memory);
+        shared.stop();
+    }
+}

@@ -1,0 +1,24 @@
+//! The client's tokio runtime, for callers that are outside of it.
+//!
+//! A call may be polled on a plain thread's executor or on another tokio runtime, which may have neither timers nor
+//! sockets. What the call waits with has to belong to the runtime on which the client was made.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+};
+
+use tokio::runtime::Handle;
+
+/// Polls a future within a runtime: timers, sockets and tasks that it makes belong there.
+///
+/// # Cancel safety
+/// As the future.
+pub(crate) async fn within<F: Future>(runtime: &Handle, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let _entered = runtime.enter();
+        future.as_mut().poll(cx)
+    })
+    .await
+}

@@ -1,0 +1,99 @@
+//! A caller outside of the client's runtime: on a plain thread, under another executor, on another tokio runtime.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use crate::{broker::TOPIC, *};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// An executor that knows nothing about tokio.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Runs `calls` on a thread without a runtime, with a producer whose own runtime is elsewhere.
+fn elsewhere(calls: impl FnOnce(&Broker, Producer) + Send) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (broker, producer) = runtime.block_on(async {
+        let broker = Broker::honest().await;
+        let mut config = producer_config(&broker.address.to_string());
+        config.batch_size = 1000;
+        config.batch_max_size = 1000;
+        config.buffer_memory = 4000;
+        let producer = Producer::with_env(config, &broker.env()).unwrap();
+        // The client has the topic's metadata; the producer has not adopted it.
+        producer.warm_up(&["no-such-topic", TOPIC]).await.unwrap_err();
+        (broker, producer)
+    });
+    thread::scope(|scope| {
+        scope.spawn(|| calls(&broker, producer)).join().expect("no call panics");
+    });
+}
+
+#[test]
+fn try_send_on_a_plain_thread_delivers() {
+    elsewhere(|broker, producer| {
+        let first = producer.try_send(record("first")).unwrap();
+        block_on(first).unwrap();
+        let second = producer.try_send(record("second")).unwrap();
+        block_on(second).unwrap();
+        assert_eq!(broker.model.lock().log[&0].len(), 2);
+        drop(producer);
+    });
+}
+
+fn calls_that_wait(producer: Producer, wait: impl Fn(BoxFuture<'_>)) {
+    wait(Box::pin(async {
+        producer.connect().await.unwrap();
+        assert_eq!(producer.partitions_for(TOPIC).await.unwrap(), 1);
+        producer.warm_up(&[TOPIC]).await.unwrap();
+        // More than `buffer.memory`: some of them wait for it.
+        let value = "x".repeat(900);
+        let mut sent = Vec::new();
+        for _ in 0..50 {
+            sent.push(producer.send(record(&value)).await.unwrap());
+        }
+        producer.flush().await.unwrap();
+        for delivery in sent {
+            delivery.await.unwrap();
+        }
+        let error = producer.send(Record::to("no-such-topic").value("x")).await.unwrap_err();
+        check_error(&error);
+    }));
+    wait(Box::pin(async move { producer.close().await.unwrap() }));
+}
+
+type BoxFuture<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+#[test]
+fn calls_that_wait_work_under_another_executor() {
+    elsewhere(|_, producer| calls_that_wait(producer, |future| block_on(future)));
+}
+
+#[test]
+fn calls_that_wait_work_on_a_tokio_runtime_without_timers_and_sockets() {
+    elsewhere(|_, producer| {
+        let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        calls_that_wait(producer, |future| bare.block_on(future));
+    });
+}

@@ -1,0 +1,67 @@
+//! Where a cluster's files are, and that no other cluster uses them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    config::{ClusterConfig, Storage},
+    disk::{DirLock, Disk, LockError, RealDisk},
+    error::ClusterError,
+};
+
+/// The disks of a cluster's brokers.
+pub(crate) struct Opened {
+    /// One for each broker.
+    pub(crate) disks: Vec<Arc<dyn Disk>>,
+    /// The directory under which each broker has its own.
+    pub(crate) root: PathBuf,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// A cluster's hold on its directory. Every task that writes there shares it, so the directory is free for the next
+/// cluster only once the last one has ended.
+#[derive(Debug)]
+pub(crate) enum Hold {
+    /// Files are in memory or belong to the caller.
+    None,
+    /// A directory that stays, locked.
+    Kept { _lock: DirLock },
+    /// A directory that is removed.
+    Temporary { _dir: tempfile::TempDir },
+}
+
+/// Opens the storage that the configuration names, and locks a directory that stays.
+pub(crate) fn open(config: &ClusterConfig) -> Result<Opened, ClusterError> {
+    let same =
+        |disk: RealDisk| config.broker_ids().map(|_| Arc::new(disk) as Arc<dyn Disk>).collect();
+    match &config.storage {
+        Storage::Disks(disks) => {
+            Ok(Opened { disks: disks.clone(), root: PathBuf::new(), hold: Arc::new(Hold::None) })
+        }
+        Storage::Dir(path) => {
+            let lock = lock(path)?;
+            let hold = Arc::new(Hold::Kept { _lock: lock });
+            Ok(Opened { disks: same(RealDisk::new()), root: path.clone(), hold })
+        }
+        Storage::Temp => {
+            let temp = tempfile::Builder::new().prefix("curtail-").tempdir();
+            let dir = temp
+                .map_err(|source| ClusterError::Storage { path: std::env::temp_dir(), source })?;
+            let root = dir.path().to_owned();
+            let hold = Arc::new(Hold::Temporary { _dir: dir });
+            Ok(Opened { disks: same(RealDisk::temporary()), root, hold })
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<DirLock, ClusterError> {
+    let storage = |source: io::Error| ClusterError::Storage { path: path.to_owned(), source };
+    fs::create_dir_all(path).map_err(storage)?;
+    DirLock::acquire(path).map_err(|error| match error {
+        LockError::Held(process) => ClusterError::InUse { path: path.to_owned(), process },
+        LockError::Io(source) => storage(source),
+    })
+}

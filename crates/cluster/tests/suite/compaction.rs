@@ -1,0 +1,133 @@
+//! Topics with `cleanup.policy=compact`: what they take, and how the policy changes.
+
+use bytes::Bytes;
+use curtail_cluster::Cluster;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        DescribeConfigsRequest, IncrementalAlterConfigsRequest,
+        describe_configs_request::DescribeConfigsResource,
+        incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
+    },
+    records::{BatchBuilder, Codec, Compression, ProducerStamp, RecordData, stamp},
+};
+
+use crate::support::{Client, config, soon, start, text};
+
+const TOPIC: i8 = 2;
+const SET: i8 = 0;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
+
+/// A batch of records with these keys.
+fn keyed(keys: &[Option<&str>], codec: Codec) -> Bytes {
+    let mut builder = BatchBuilder::new(Vec::new());
+    for key in keys {
+        let key = key.map(str::as_bytes);
+        builder.append(&RecordData { key, value: Some(b"v"), headers: &[], timestamp: 1 });
+    }
+    let compression = Compression { codec, ..Compression::default() };
+    let mut bytes = builder.seal(&compression, &mut Vec::new()).expect("it fits");
+    stamp(&mut bytes, ProducerStamp::NONE);
+    bytes.into()
+}
+
+async fn cluster_with(policy: &str) -> (Cluster, Client) {
+    let cluster = start(config(1)).await;
+    cluster.create_topic("t", 1, 1, &[("cleanup.policy", policy)]).unwrap();
+    cluster.settled().await;
+    let client = Client::connect(&cluster, 1).await;
+    (cluster, client)
+}
+
+#[tokio::test]
+async fn compacted_topic_refuses_records_without_key_and_names_them() {
+    for policy in ["compact", "compact,delete"] {
+        let (cluster, mut client) = cluster_with(policy).await;
+        for codec in Codec::ALL {
+            let batch = keyed(&[Some("k"), None, Some("l"), None], codec);
+            let refused = client.produce("t", 0, -1, batch).await;
+            assert_eq!(refused.error, ErrorCode::INVALID_RECORD, "{policy}, {codec}");
+            let message =
+                "Compacted topic cannot accept message without key in topic partition t-0";
+            let records: Vec<_> = refused
+                .record_errors
+                .iter()
+                .map(|e| (e.batch_index, e.message.as_deref()))
+                .collect();
+            assert_eq!(records, [(1, Some(message)), (3, Some(message))]);
+            let expected = format!(
+                "One or more records have been rejected due to 2 record errors in total, and only showing the first \
+                 three errors at most: [RecordError(batchIndex=1, message='{message}'), RecordError(batchIndex=3, \
+                 message='{message}')]"
+            );
+            assert_eq!(refused.error_message, Some(expected));
+        }
+        for codec in Codec::ALL {
+            let taken = client.produce("t", 0, -1, keyed(&[Some("k"), Some("l")], codec)).await;
+            assert_eq!(taken.error, ErrorCode::NONE, "{policy}, {codec}");
+        }
+        soon(cluster.shutdown()).await;
+    }
+}
+
+/// Changes the policy of the topic; the error.
+async fn alter(client: &mut Client, operation: i8, value: &str) -> (ErrorCode, String) {
+    let setting = AlterableConfig::default()
+        .with_name(text("cleanup.policy"))
+        .with_config_operation(operation)
+        .with_value(Some(text(value)));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(TOPIC)
+        .with_resource_name(text("t"))
+        .with_configs(vec![setting]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let response = &client.cold(1, &request).await.responses[0];
+    let message = response.error_message.as_ref().map(ToString::to_string);
+    (ErrorCode(response.error_code), message.unwrap_or_default())
+}
+
+async fn policy(client: &mut Client) -> String {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(TOPIC)
+        .with_resource_name(text("t"))
+        .with_configuration_keys(Some(vec![text("cleanup.policy")]));
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let response = client.cold(4, &request).await;
+    response.results[0].configs[0].value.as_ref().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn cleanup_policy_is_a_list_that_grows_and_shrinks() {
+    let (cluster, mut client) = cluster_with("delete").await;
+    let done = (ErrorCode::NONE, String::new());
+    let steps = [
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "compact", ""),
+        (SET, "compact, delete", "compact, delete"),
+    ];
+    for (operation, value, expected) in steps {
+        assert_eq!(alter(&mut client, operation, value).await, done, "{operation} {value}");
+        assert_eq!(policy(&mut client).await, expected);
+    }
+    let (code, message) = alter(&mut client, APPEND, "squeeze").await;
+    assert_eq!(code, ErrorCode::INVALID_CONFIG);
+    let expected = "Invalid value squeeze for configuration cleanup.policy: String must be one of: compact, delete";
+    assert_eq!(message, expected);
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn policy_appended_to_a_topic_applies_to_the_next_batch() {
+    let (cluster, mut client) = cluster_with("delete").await;
+    let keyless = || keyed(&[None], Codec::None);
+    assert_eq!(client.produce("t", 0, -1, keyless()).await.error, ErrorCode::NONE);
+    alter(&mut client, APPEND, "compact").await;
+    soon(async { while client.produce("t", 0, -1, keyless()).await.error.is_none() {} }).await;
+    assert_eq!(client.produce("t", 0, -1, keyless()).await.error, ErrorCode::INVALID_RECORD);
+    alter(&mut client, SUBTRACT, "compact").await;
+    soon(async { while client.produce("t", 0, -1, keyless()).await.error.is_error() {} }).await;
+    soon(cluster.shutdown()).await;
+}
