@@ -32,7 +32,7 @@ pub enum Plant {
     EpochHintBackwards,
     /// Nothing expires with `acks=0`.
     NoExpiryWithoutAcks,
-    /// A lane's driver is not woken for what becomes due before its timer fires.
+    /// An outcome wakes all tasks that wait for it but the first.
     WakeUpDropped,
     /// A batch is sent again at once although its leader and epoch are still the same.
     NoBackoff,

@@ -380,7 +380,6 @@ impl Lane {
         let next = self.next_deadline(up);
         let unarmed = next.is_some_and(|next| up.armed.is_none_or(|armed| armed > next));
         drop(link);
-        let unarmed = unarmed && !planted(Plant::WakeUpDropped);
         if unarmed || !matches!(outcome, Ok(Pumped::Done)) {
             self.wake();
         }

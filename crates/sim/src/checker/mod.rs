@@ -584,10 +584,8 @@ fn check_refusals(history: &History) -> impl Iterator<Item = Violation> {
     const REFUSALS: [&str; 3] =
         ["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"];
     history.sent.iter().filter(|sent| !history.buried.contains(&sent.id)).filter_map(|sent| {
-        let (Outcome::NotWritten { error } | Outcome::MaybeWritten { error }) = &sent.outcome
-        else {
-            return None;
-        };
+        // What may have been written may follow a lost batch, and then fails with the refusal that ended its wait.
+        let Outcome::NotWritten { error } = &sent.outcome else { return None };
         // A rival or an abort explains what a transactional producer receives. A batch that waits for an earlier one may be
         // refused until it expires.
         let refused = history.transactions.is_empty()

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use curtail::{Acks, Codec};
 
-use super::{Crash, Dice, Fault, FaultKind, Plan, Tuning, scenario::fault, scenario::moves};
+use super::{
+    BROKERS, Crash, Dice, Fault, FaultKind, Host, Plan, Tuning, scenario::fault, scenario::moves,
+};
 
 /// Draws the settings of every producer, and a limit of the brokers.
 pub(super) fn tune(dice: &Dice, plan: &mut Plan) {
@@ -48,5 +50,11 @@ pub(super) fn faults(dice: &Dice, partitions: i32) -> Vec<Fault> {
     };
     let mut faults: Vec<Fault> = (0..dice.between(0, 4)).map(one).collect();
     faults.extend(moves(dice, dice.between(0, 6), partitions as u64, 300));
+    if dice.between(0, 2) == 0 {
+        // Longer than most delivery timeouts: whatever waits has to expire in time.
+        let (at, lasts) = (dice.ms(200, 900), dice.ms(5000, 9000));
+        let cut = |broker| FaultKind::Silence { between: Host::Broker(broker), and: Host::Clients };
+        faults.extend((1..=BROKERS).map(|broker| fault(at, lasts, cut(broker))));
+    }
     faults
 }

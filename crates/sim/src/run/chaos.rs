@@ -62,7 +62,9 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
     let cluster = &shared.cluster;
     trace.event("chaos", format_args!("begin {fault:?}"));
     match fault.kind {
-        FaultKind::Kill { broker, disk } => kill(shared, broker, disk, fault.lasts).await,
+        FaultKind::Kill { broker, disk } => {
+            kill(shared, broker, disk, fault.lasts).await;
+        }
         FaultKind::Freeze { broker } => freeze(shared, broker, fault.lasts).await,
         FaultKind::MoveLeader { partition, to } => {
             let moved = cluster.move_leader(TOPIC, partition, to).is_ok();
@@ -116,6 +118,10 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
             disk.set_capacity(Some(disk.used() + room));
             sleep(fault.lasts).await;
             disk.set_capacity(None);
+            // A broker that has started on a full disk keeps its replicas offline until it starts again.
+            while !kill(shared, broker, Crash::KeepsAll, Duration::ZERO).await {
+                sleep(Duration::from_millis(100)).await;
+            }
         }
         FaultKind::CutOffController { broker } => {
             cluster.cut_off(broker, true);
@@ -160,12 +166,13 @@ async fn freeze(shared: &Shared, broker: i32, lasts: Duration) {
     shared.casualties.lock().down.remove(&broker);
 }
 
-async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) {
+/// Returns whether the broker could be taken down.
+async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> bool {
     let crash = {
         let mut casualties = shared.casualties.lock();
         let alone = casualties.down.is_empty();
         if !casualties.take_down(broker) {
-            return;
+            return false;
         }
         let crash = if alone && shared.is_whole() { disk } else { Crash::KeepsAll };
         casualties.forgetful = crash == Crash::LosesUnsynced;
@@ -185,6 +192,7 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) {
     let mut casualties = shared.casualties.lock();
     casualties.down.remove(&broker);
     casualties.forgetful &= crash == Crash::KeepsAll;
+    true
 }
 
 /// Deletes a topic, and creates it again. What was sent to it until then has no promise.
