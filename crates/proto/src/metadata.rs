@@ -87,7 +87,8 @@ pub struct Snapshot {
     nodes: Arc<BTreeMap<i32, Node>>,
     topics: OrdMap<Arc<str>, Arc<Topic>>,
     /// Topics with an id that the last response about them did not know. A lagging broker may have given it, so the
-    /// partitions and epochs of that id stay known until [`Self::without`].
+    /// partitions and epochs of that id stay known until [`Self::without`], or until a second response about all topics
+    /// leaves them out.
     missing: OrdMap<Arc<str>, Arc<Topic>>,
     controller_id: i32,
     cluster_id: Option<Arc<str>>,
@@ -190,8 +191,13 @@ impl Snapshot {
                 changes.errors.extend(silent.map(|&n| (n.into(), ErrorCode::UNKNOWN_SERVER_ERROR)));
             }
             None => {
-                let gone = next.topics.keys().filter(|name| !answered.contains(&***name));
-                let gone: Vec<Arc<str>> = gone.cloned().collect();
+                let left_out = |name: &&Arc<str>| !answered.contains(&***name);
+                // Topics left out twice are forgotten: otherwise those that come and go accumulate.
+                let twice: Vec<Arc<str>> = next.missing.keys().filter(left_out).cloned().collect();
+                let gone: Vec<Arc<str>> = next.topics.keys().filter(left_out).cloned().collect();
+                for name in &twice {
+                    next.missing.remove(name);
+                }
                 gone.iter().for_each(|name| next.set_aside(name));
                 changes.topics.extend(gone);
             }

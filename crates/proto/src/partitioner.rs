@@ -9,6 +9,11 @@ mod sticky;
 #[cfg(test)]
 mod tests;
 
+/// Synchronisation of [`sticky`]. Its loom test replaces it.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+}
+
 pub use choice::{Candidate, Chosen, Rule, choose, is_late};
 pub use sticky::{Next, PROBE_EVERY, Sticky};
 

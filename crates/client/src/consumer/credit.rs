@@ -9,68 +9,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use tokio::sync::Notify;
+pub(super) use super::signal::LaneSignal;
 
 #[cfg(test)]
 mod tests;
-
-/// What a lane has fetched and the application has not drained, and how the lane hears that it was drained.
-#[derive(Debug)]
-pub(super) struct LaneSignal {
-    /// Wakes the lane: work, room, or the end.
-    pub(super) wake: Notify,
-    used: AtomicUsize,
-    /// Bytes ever drained, modulo the word.
-    drained: AtomicUsize,
-    /// The lane is woken when so much has been drained.
-    wake_at: AtomicUsize,
-}
-
-impl Default for LaneSignal {
-    fn default() -> Self {
-        Self {
-            wake: Notify::new(),
-            used: AtomicUsize::new(0),
-            drained: AtomicUsize::new(0),
-            wake_at: AtomicUsize::new(usize::MAX),
-        }
-    }
-}
-
-impl LaneSignal {
-    /// Bytes of the lane's share that are taken.
-    pub(super) fn used(&self) -> usize {
-        self.used.load(SeqCst)
-    }
-
-    /// Bytes ever drained. Read before what a decision depends on, and handed to [`Self::wake_after`].
-    pub(super) fn drained(&self) -> usize {
-        self.drained.load(SeqCst)
-    }
-
-    /// Has the lane woken when `bytes` more than `since` have been drained, at once if they already have.
-    pub(super) fn wake_after(&self, since: usize, bytes: usize) {
-        let at = since.saturating_add(bytes);
-        // Stored before the look, so that what is drained in between is not missed.
-        self.wake_at.store(at, SeqCst);
-        if self.drained() >= at {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Nothing depends on what is drained.
-    pub(super) fn never_wake(&self) {
-        self.wake_at.store(usize::MAX, SeqCst);
-    }
-
-    fn drain(&self, bytes: usize) {
-        let before = self.drained.fetch_add(bytes, SeqCst);
-        let at = self.wake_at.load(SeqCst);
-        if before < at && before.saturating_add(bytes) >= at {
-            self.wake.notify_one();
-        }
-    }
-}
 
 /// What a partition has in the buffer, whichever lane brought it.
 #[derive(Debug, Default)]
@@ -95,7 +37,7 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) fn take(signal: &Arc<LaneSignal>, held: &Arc<Held>, bytes: usize) -> Self {
-        signal.used.fetch_add(bytes, SeqCst);
+        signal.take(bytes);
         held.0.fetch_add(bytes, SeqCst);
         Self { signal: signal.clone(), held: held.clone(), bytes, shared: true }
     }
@@ -108,8 +50,7 @@ impl Lease {
     /// Gives the share back: the records are kept at somebody else's expense.
     pub(super) fn give_share_back(&mut self) {
         if std::mem::take(&mut self.shared) {
-            self.signal.used.fetch_sub(self.bytes, SeqCst);
-            self.signal.drain(self.bytes);
+            self.signal.give_back(self.bytes);
         }
     }
 }
@@ -117,10 +58,10 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.held.0.fetch_sub(self.bytes, SeqCst);
-        if self.shared {
-            self.signal.used.fetch_sub(self.bytes, SeqCst);
+        match self.shared {
+            true => self.signal.give_back(self.bytes),
+            false => self.signal.drain(self.bytes),
         }
-        self.signal.drain(self.bytes);
     }
 }
 

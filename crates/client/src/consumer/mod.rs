@@ -8,10 +8,18 @@ mod lane;
 mod lookup;
 mod records;
 mod shared;
+mod signal;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod validate;
+
+/// Synchronisation of [`signal`]. Its loom test replaces it.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+
+    pub(super) use tokio::sync::Notify;
+}
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -264,6 +264,13 @@ impl MetadataHandle {
         dial(shared, shared.candidates(source), drop).await
     }
 
+    /// Applies a response, as if its topics had been requested.
+    #[cfg(test)]
+    pub(crate) fn learn(&self, response: &MetadataResponse) {
+        let names = response.topics.iter().filter_map(|topic| topic.name.as_deref());
+        self.shared.settle(response, &names.map(Arc::from).collect::<Vec<_>>());
+    }
+
     fn final_problem(&self, topic: &str) -> Option<Error> {
         let problems = self.shared.problems.lock();
         if let Some(refused @ Error::Authentication { .. }) = &problems.unreachable {

@@ -6,57 +6,53 @@
 //! most of the time one look per timeout is enough.
 //!
 //! # Invariants
-//! - Code that puts a batch into a place that a look may already have passed calls [`Deadlines::no_later_than`]: a batch that
-//!   comes back, is split, moves to another partition, or was opened by a record that waited for its topic.
+//! - Code that puts a batch into a queue that a look may already have passed calls [`Deadlines::announce`] under the lock of
+//!   that queue: a batch that comes back, is split, moves to another partition, or was opened by a record that waited for
+//!   its topic. **Was a bug:** a split announced its deadline before it took the lock. A look between the two missed the
+//!   parts, which expired up to `delivery.timeout.ms` late.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant as StdInstant},
 };
 
 use curtail_proto::later::Later;
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
-use super::{settle, shared::Shared};
+use super::{
+    partition::PartitionState,
+    schedule::{NEVER, Schedule},
+    settle,
+    shared::Shared,
+};
 
 /// Time that a look may cost per partition: with hundreds of thousands of them, looks are that far apart.
 const PAUSE_PER_PARTITION: Duration = Duration::from_micros(1);
 
+/// Partitions looked at before other tasks of the runtime get a turn.
+const PARTITIONS_PER_TURN: u32 = 1024;
+
 /// When the next look is due.
 pub(super) struct Deadlines {
     began: StdInstant,
-    /// In nanoseconds since then; [`NEVER`] during a look.
-    next: AtomicU64,
-    is_sooner: Notify,
+    /// In nanoseconds since then.
+    schedule: Schedule,
 }
-
-const NEVER: u64 = u64::MAX;
 
 impl Deadlines {
     /// The first look is due at once.
     pub(super) fn new(began: Instant) -> Self {
-        let began = began.into_std();
-        Self { began, next: AtomicU64::new(0), is_sooner: Notify::new() }
+        Self { began: began.into_std(), schedule: Schedule::new() }
     }
 
-    /// Schedules a look at this time at the latest.
-    pub(super) fn no_later_than(&self, at: StdInstant) {
+    /// Schedules a look at this time at the latest, for a batch that is about to enter the queue of `_state`.
+    pub(super) fn announce(&self, at: StdInstant, _state: &PartitionState) {
+        self.no_later_than(at);
+    }
+
+    fn no_later_than(&self, at: StdInstant) {
         let since = at.saturating_duration_since(self.began).as_nanos();
-        let since = u64::try_from(since).unwrap_or(NEVER - 1);
-        if self.next.fetch_min(since, Ordering::AcqRel) > since {
-            self.is_sooner.notify_one();
-        }
-    }
-
-    /// A look begins: whatever comes to wait from here on counts for the next one.
-    fn begin(&self) {
-        self.next.store(NEVER, Ordering::Release);
+        self.schedule.no_later_than(u64::try_from(since).unwrap_or(NEVER - 1));
     }
 
     /// Waits until a look is due.
@@ -64,15 +60,8 @@ impl Deadlines {
     /// # Cancel safety
     /// Cancel safe.
     async fn due(&self) {
-        loop {
-            let next = Duration::from_nanos(self.next.load(Ordering::Acquire));
-            let at = Instant::from_std(self.began).later(next);
-            tokio::select! {
-                biased;
-                () = sleep_until(at) => return,
-                () = self.is_sooner.notified() => {}
-            }
-        }
+        let began = Instant::from_std(self.began);
+        self.schedule.due(|next| sleep_until(began.later(Duration::from_nanos(next)))).await;
     }
 }
 
@@ -80,9 +69,9 @@ impl Deadlines {
 pub(super) async fn keep(shared: Arc<Shared>) {
     loop {
         shared.deadlines.due().await;
-        shared.deadlines.begin();
+        shared.deadlines.schedule.begin();
         let now = Instant::now();
-        let looked = look(&shared, now.into_std());
+        let looked = look(&shared, now.into_std()).await;
         let youngest = now.later(shared.config.delivery_timeout);
         let next = looked.next.map_or(youngest, |next| youngest.min(Instant::from_std(next)));
         let soonest = now.later(PAUSE_PER_PARTITION.saturating_mul(looked.partitions));
@@ -104,22 +93,26 @@ impl Looked {
     }
 }
 
-/// Fails every batch past `delivery.timeout.ms`.
-fn look(shared: &Shared, now: StdInstant) -> Looked {
+/// Fails every batch past `delivery.timeout.ms` at `now`, the beginning of the look.
+async fn look(shared: &Shared, now: StdInstant) -> Looked {
     let mut looked = Looked::default();
-    for topic in shared.topics.load().values() {
-        for partition in &topic.partitions {
-            looked.partitions += 1;
-            let next = partition.state.lock().queue.next_expiry(&shared.policy);
-            let Some(at) = next else { continue };
-            if at > now {
-                looked.add(next);
-                continue;
-            }
-            shared.expire(partition, None);
-            looked.add(partition.state.lock().queue.next_expiry(&shared.policy));
+    // Batches of a partition that is added during the look are younger, or announced.
+    let topics = shared.topics.load_full();
+    for partition in topics.values().flat_map(|topic| &topic.partitions) {
+        looked.partitions += 1;
+        if looked.partitions.is_multiple_of(PARTITIONS_PER_TURN) {
+            tokio::task::yield_now().await;
         }
+        let next = partition.state.lock().queue.next_expiry(&shared.policy);
+        let Some(at) = next else { continue };
+        if at > now {
+            looked.add(next);
+            continue;
+        }
+        shared.expire(partition, None);
+        looked.add(partition.state.lock().queue.next_expiry(&shared.policy));
     }
+    drop(topics);
     // After the queues: a batch that was taken in the meantime is found here.
     for lane in shared.all_lanes() {
         let overdue = lane.take_overdue(shared, now);
@@ -145,7 +138,7 @@ mod tests {
         let at = |seconds| (began + Duration::from_secs(seconds)).into_std();
         let deadlines = Deadlines::new(began);
         assert_eq!(waits(&deadlines).await, Duration::ZERO, "the first look is due at once");
-        deadlines.begin();
+        deadlines.schedule.begin();
         deadlines.no_later_than(at(3));
         deadlines.no_later_than(at(120));
         assert_eq!(waits(&deadlines).await, Duration::from_secs(3));
@@ -155,7 +148,7 @@ mod tests {
     async fn an_earlier_deadline_ends_the_wait_for_a_later_one() {
         let began = Instant::now();
         let deadlines = Arc::new(Deadlines::new(began));
-        deadlines.begin();
+        deadlines.schedule.begin();
         deadlines.no_later_than((began + Duration::from_secs(120)).into_std());
         let waiting = deadlines.clone();
         let waiting = tokio::spawn(async move { waits(&waiting).await });

@@ -406,21 +406,19 @@ impl Session {
             let Some(next) = lane.next_deadline(up).into_iter().chain(renew_at).min() else {
                 // A timer set for nothing fires once; only then it has to be set again for the next request.
                 if self.timer.is_elapsed() {
-                    up.armed = None;
+                    up.armed.fired();
                 }
                 return Poll::Pending;
             };
-            // A timer that fires too early costs less than setting it again for every request.
-            if up.armed.is_none_or(|armed| next < armed) {
+            if up.armed.arm(next) {
                 self.timer.as_mut().reset(Instant::from_std(next));
-                up.armed = Some(next);
             }
         }
         ready!(self.timer.as_mut().poll(cx));
         let now = Instant::now().into_std();
         let (overdue, suspected) = match &mut *lane.link() {
             Link::Up(up) => {
-                up.armed = None;
+                up.armed.fired();
                 (up.overdue_request(now), lane.suspect_if_late(up, now))
             }
             Link::Down => (None, None),

@@ -4,7 +4,7 @@
 //! and saves the hop to the driver's task; the driver does it after every answer, timer and wake-up.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     io::{self, IoSlice},
     sync::{
         Arc, Weak,
@@ -47,6 +47,7 @@ use super::{
     delivery::Completion,
     partition::{Partition, PartitionState, Place},
     shared::Shared,
+    turnstile::{Armed, Left, Turnstile, Work},
 };
 use crate::{Acks, ProducerConfig, metrics::BrokerStats};
 
@@ -80,24 +81,13 @@ pub(super) struct Lane {
     /// `None` when switched off.
     suspicion: Option<Suspicion>,
     pub(super) stats: Arc<BrokerStats>,
-    work: Mutex<Work>,
-    link: Mutex<Link>,
+    turnstile: Turnstile<Arc<Partition>, Link>,
     /// How long answers took on the connection before.
     former_answer_time: Mutex<AnswerTime>,
-    driver: Mutex<Option<Waker>>,
     /// Told when partitions have come to this broker: reason enough to dial it without delay.
     expected: Notify,
     /// Set when a batch came back from here, its partition is led elsewhere, and others of it are still in flight.
     train_left: AtomicBool,
-}
-
-/// Partitions with something to send, now or later.
-#[derive(Default)]
-struct Work {
-    ready: VecDeque<Arc<Partition>>,
-    /// By due time; the number keeps entries of the same time apart and in order.
-    timed: BTreeMap<(StdInstant, u64), Arc<Partition>>,
-    entries: u64,
 }
 
 /// The connection, as its writers see it.
@@ -131,7 +121,7 @@ pub(super) struct Up {
     /// Set while the oldest request is unusually late.
     late: Option<Late>,
     /// When the driver's timer will fire; a caller that needs it earlier wakes the driver.
-    pub(super) armed: Option<StdInstant>,
+    pub(super) armed: Armed,
 }
 
 /// How a suspicion goes on.
@@ -209,7 +199,7 @@ impl Up {
             muted_until: None,
             sent_bytes: 0,
             late: None,
-            armed: None,
+            armed: Armed::default(),
         }
     }
 
@@ -331,10 +321,8 @@ impl Lane {
                 ceiling: config.suspicion_max,
             }),
             stats,
-            work: Mutex::default(),
-            link: Mutex::new(Link::Down),
+            turnstile: Turnstile::new(Link::Down),
             former_answer_time: Mutex::default(),
-            driver: Mutex::default(),
             expected: Notify::new(),
             train_left: AtomicBool::new(false),
         })
@@ -343,46 +331,33 @@ impl Lane {
     /// Takes note of a partition whose place is in this lane. The caller holds no lock.
     pub(super) fn submit(self: &Arc<Self>, partition: &Arc<Partition>, readiness: Readiness) {
         match readiness {
-            Readiness::At(at) => {
-                if self.work.lock().add_timed(at, partition.clone()) {
-                    self.wake();
-                }
-            }
+            Readiness::At(at) => self.turnstile.push_timed(at, partition.clone()),
             Readiness::Now => {
-                self.work.lock().ready.push_back(partition.clone());
-                self.send_or_wake();
+                let shared = self.shared.upgrade();
+                self.turnstile.push(partition.clone(), |link| match (link, &shared) {
+                    (Link::Up(up), Some(shared)) => self.send_if_idle(up, shared),
+                    _ => Left::ToDriver,
+                });
             }
         }
     }
 
-    /// Sends from the caller's task if the connection is idle; leaves it to the driver otherwise.
-    fn send_or_wake(self: &Arc<Self>) {
-        let (Some(mut link), Some(shared)) = (self.link.try_lock(), self.shared.upgrade()) else {
-            return self.wake();
-        };
-        let Link::Up(up) = &mut *link else { return self.wake() };
+    /// Sends from the caller's task if the connection is idle. Otherwise leaves it to the driver.
+    fn send_if_idle(self: &Arc<Self>, up: &mut Up, shared: &Shared) -> Left {
         if up.in_flight.len() >= self.max_in_flight || up.is_held {
-            // The next answer makes the driver look at the ready list.
-            return;
+            // The next response makes the driver look at the ready list.
+            return Left::Nothing;
         }
         let idle = up.outgoing.is_empty() && up.in_flight.is_empty();
         if !idle && !shared.policy.linger.is_zero() {
-            let waits = self.waits_for_answer(up, &shared, Instant::now());
-            drop(link);
-            if !waits {
-                self.wake();
-            }
-            return;
+            let waits = self.waits_for_answer(up, shared, Instant::now());
+            return if waits { Left::Nothing } else { Left::ToDriver };
         }
-        let outcome = self.pump(up, &shared);
+        let outcome = self.pump(up, shared);
         // The driver's timer may be set for later than what this turn has brought: an answer to wait for, or a
         // partition that turned out to back off.
-        let next = self.next_deadline(up);
-        let unarmed = next.is_some_and(|next| up.armed.is_none_or(|armed| armed > next));
-        drop(link);
-        if unarmed || !matches!(outcome, Ok(Pumped::Done)) {
-            self.wake();
-        }
+        let is_armed = up.armed.covers(self.next_deadline(up));
+        if is_armed && matches!(outcome, Ok(Pumped::Done)) { Left::Nothing } else { Left::ToDriver }
     }
 
     /// Builds and writes requests until nothing is ready, too much is in flight, or the socket is full.
@@ -429,7 +404,7 @@ impl Lane {
         if in_flight == 0 {
             return false;
         }
-        let mut work = self.work.lock();
+        let mut work = self.turnstile.work();
         if !work.timed.is_empty() {
             work.promote(self, now.into_std());
         }
@@ -534,7 +509,7 @@ impl Lane {
 
     /// Requests without an answer.
     pub(super) fn requests_in_flight(&self) -> usize {
-        match &*self.link.lock() {
+        match &*self.turnstile.link() {
             Link::Up(up) => up.in_flight.len(),
             Link::Down => 0,
         }
@@ -542,27 +517,21 @@ impl Lane {
 
     /// The link, for the driver.
     pub(super) fn link(&self) -> MutexGuard<'_, Link> {
-        self.link.lock()
+        self.turnstile.link()
     }
 
     /// Whether the connection is open.
     pub(super) fn is_connected(&self) -> bool {
-        matches!(&*self.link.lock(), Link::Up(_))
+        matches!(&*self.turnstile.link(), Link::Up(_))
     }
 
     /// Where a woken driver is to be found.
     pub(super) fn register(&self, waker: &Waker) {
-        let mut driver = self.driver.lock();
-        if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *driver = Some(waker.clone());
-        }
+        self.turnstile.register(waker);
     }
 
     pub(super) fn wake(&self) {
-        let driver = self.driver.lock().take();
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+        self.turnstile.wake();
     }
 
     /// When the driver must look at the lane again if nothing else happens.
@@ -572,7 +541,7 @@ impl Lane {
             // What becomes due has to wait for an answer, or for the socket.
             return answer;
         }
-        let work = self.work.lock();
+        let work = self.turnstile.work();
         let due = work.timed.first_key_value().map(|((at, _), _)| *at);
         let due = match up.muted_until {
             Some(until) if work.ready.is_empty() => due.map(|due| due.max(until)),
@@ -658,7 +627,7 @@ impl Lane {
 
     /// Every partition in the lists, for the expiry of what they hold.
     pub(super) fn waiting(&self) -> Vec<Arc<Partition>> {
-        let work = self.work.lock();
+        let work = self.turnstile.work();
         work.ready.iter().chain(work.timed.values()).cloned().collect()
     }
 
@@ -702,7 +671,7 @@ impl Lane {
     /// Gives the connection up; what was in flight comes back, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
         self.load.set_sent(0, false, None);
-        match std::mem::replace(&mut *self.link.lock(), Link::Down) {
+        match std::mem::replace(&mut *self.turnstile.link(), Link::Down) {
             Link::Down => Vec::new(),
             Link::Up(mut up) => {
                 *self.former_answer_time.lock() = up.answer_time;
@@ -720,7 +689,7 @@ impl Lane {
     /// Drops everything; waiters learn that the producer is closed.
     pub(super) fn abandon(&self) {
         drop(self.take_down());
-        *self.work.lock() = Work::default();
+        *self.turnstile.work() = Work::default();
     }
 }
 
@@ -731,15 +700,7 @@ fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
     }
 }
 
-impl Work {
-    /// Adds an entry; says whether it is now the earliest.
-    fn add_timed(&mut self, at: StdInstant, partition: Arc<Partition>) -> bool {
-        let earliest = self.timed.first_key_value().is_none_or(|((first, _), _)| at < *first);
-        self.timed.insert((at, self.entries), partition);
-        self.entries += 1;
-        earliest
-    }
-
+impl Work<Arc<Partition>> {
     /// Moves what is due to the ready list. `lane` is the one these lists belong to.
     fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
         while let Some(entry) = self.timed.first_entry() {

@@ -14,6 +14,7 @@ mod awaited;
 mod awaited_tests;
 mod deadlines;
 mod delivery;
+mod door;
 mod driver;
 mod identity;
 mod interceptor;
@@ -23,17 +24,23 @@ mod partition;
 pub(crate) mod partitioner;
 mod renewal;
 mod routing;
+mod schedule;
 mod settle;
 mod shared;
 mod topic;
 mod transaction;
+mod turnstile;
 mod waiting;
 
-/// What [`awaited`] is made of; its loom test brings its own.
+/// Synchronisation of [`awaited`], [`door`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
 mod sync {
-    pub(super) use std::sync::OnceLock;
+    pub(super) use std::sync::{
+        OnceLock,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    };
 
-    pub(super) use parking_lot::Mutex;
+    pub(super) use parking_lot::{Mutex, MutexGuard};
+    pub(super) use tokio::sync::Notify;
 }
 
 use std::{sync::Arc, time::Duration};
@@ -529,7 +536,8 @@ impl Target<'_> {
         }
         if let Entrance::Waiting(since) = self.entrance {
             state.queue.backdate(since.into_std());
-            shared.deadlines.no_later_than(since.later(shared.config.delivery_timeout).into_std());
+            let expires = since.later(shared.config.delivery_timeout).into_std();
+            shared.deadlines.announce(expires, state);
         }
         let handover = match (readiness, state.place) {
             (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,

@@ -470,7 +470,7 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
-    shared.keeps_deadline_of(&batch);
+    shared.keeps_deadline_of(&batch, &state);
     state.wake(&shared.awake);
     state.queue.adopt(batch);
     resubmit(state, partition);

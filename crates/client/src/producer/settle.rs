@@ -266,7 +266,7 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
         now.later(backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
-    shared.keeps_deadline_of(&batch);
+    shared.keeps_deadline_of(&batch, &state);
     // The leader may have changed while the batch was on its way.
     batch.completion.charge_to(state.account());
     let refused = state.queue.retry(batch, outcome_unknown, not_before);
@@ -310,10 +310,10 @@ fn split(shared: &Shared, sent: Sent, cause: &Error) {
     };
     let Sent { stats, partition, batch, .. } = sent;
     tracing::debug!(partition = partition.index, parts = parts.shares().len(), %cause, "split");
-    shared.keeps_deadline_of(&batch);
     let payload = batch.payload().clone();
     let mut divided = None;
     let mut state = partition.state.lock();
+    shared.keeps_deadline_of(&batch, &state);
     let shares: Vec<Share> = parts.shares().collect();
     let refused = state.queue.split(batch, parts, |completion| {
         let (completions, whole) = completion.divide(&shares);

@@ -22,7 +22,7 @@ use curtail_proto::{
 };
 use curtail_wire::{ErrorCode, cold::messages};
 use imbl::GenericHashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc::UnboundedSender},
@@ -38,7 +38,7 @@ use super::{
     interceptor,
     lane::Lane,
     memory::Memory,
-    partition::{Awake, Partition, Place},
+    partition::{Awake, Partition, PartitionState, Place},
     routing::{self, Routing},
     topic::{Form, TopicState},
     waiting::WaitingRoom,
@@ -184,7 +184,7 @@ impl Shared {
                 return Err(Error::Closed);
             }
             let known = self.metadata.topic(name, deadline).await?;
-            let topic = self.adopt(&self.metadata.snapshot(), &known)?;
+            let topic = self.adopt(&known)?;
             if topic.door.is_open() {
                 return Ok(topic);
             }
@@ -206,9 +206,21 @@ impl Shared {
     }
 
     /// Makes the producer's view of a topic, or renews it, keeping every partition it has. Costs the size of the
-    /// topic.
-    pub(super) fn adopt(&self, snapshot: &Snapshot, topic: &Topic) -> Result<Arc<TopicState>> {
-        let mut lanes = self.lanes.lock();
+    /// topic. `known` counts only if the newest metadata lacks the topic.
+    pub(super) fn adopt(&self, known: &Topic) -> Result<Arc<TopicState>> {
+        let lanes = self.lanes.lock();
+        // Loaded under the lock: an older snapshot cannot replace a newer one, whose changes are announced only once.
+        let snapshot = self.metadata.snapshot();
+        let topic = snapshot.topic(&known.name).map_or(known, |topic| topic);
+        self.adopt_from(lanes, &snapshot, topic)
+    }
+
+    fn adopt_from(
+        &self,
+        mut lanes: MutexGuard<'_, Lanes>,
+        snapshot: &Snapshot,
+        topic: &Topic,
+    ) -> Result<Arc<TopicState>> {
         if lanes.phase == Phase::Closed {
             return Err(Error::Closed);
         }
@@ -491,7 +503,10 @@ impl Shared {
         for task in lanes.tasks.drain(..) {
             task.abort();
         }
+        // A call that has found its partition before appends to it after this: the batch fails when the last table drops.
+        let former = std::mem::take(&mut lanes.former);
         drop(lanes);
+        drop(former);
         self.memory.close();
         self.close_room();
         self.opened.notify_waiters();
@@ -540,7 +555,7 @@ impl Shared {
     fn fail_older(
         &self,
         partition: &Arc<Partition>,
-        mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
+        mut state: MutexGuard<'_, PartitionState>,
         at: Instant,
         error: &Error,
     ) {
@@ -597,9 +612,9 @@ impl Shared {
         in_flight
     }
 
-    /// A batch comes to wait where the task that expires batches may have looked already.
-    pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>) {
-        self.deadlines.no_later_than(batch.created.later(self.policy.delivery_timeout));
+    /// Announces the deadline of a batch that is about to enter the queue of `state`.
+    pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>, state: &PartitionState) {
+        self.deadlines.announce(batch.created.later(self.policy.delivery_timeout), state);
     }
 
     /// Every lane.
@@ -613,6 +628,16 @@ impl Shared {
             limit: self.config.delivery_timeout,
             last: last.cloned().map(Arc::new),
         }
+    }
+
+    /// [`Self::adopt`] with metadata that no broker has sent.
+    #[cfg(test)]
+    pub(super) fn adopt_snapshot(
+        &self,
+        snapshot: &Snapshot,
+        topic: &Topic,
+    ) -> Result<Arc<TopicState>> {
+        self.adopt_from(self.lanes.lock(), snapshot, topic)
     }
 
     /// A snapshot of what was measured, and of what is queued and in flight now.
@@ -652,10 +677,7 @@ impl Shared {
 }
 
 /// Hands a partition that has something to send to its lane, unless it is there already.
-pub(super) fn resubmit(
-    mut state: parking_lot::MutexGuard<'_, super::partition::PartitionState>,
-    partition: &Arc<Partition>,
-) {
+pub(super) fn resubmit(mut state: MutexGuard<'_, PartitionState>, partition: &Arc<Partition>) {
     if state.place == Place::Ready || state.queue.is_drained() {
         return;
     }
@@ -671,7 +693,7 @@ impl Listener for Shared {
         for name in topics.iter().filter(|name| known.contains_key(&**name)) {
             if let Some(topic) = snapshot.topic(name) {
                 // Closed meanwhile: there is nothing to tell.
-                let _ = self.adopt(snapshot, topic);
+                let _ = self.adopt(topic);
             }
         }
     }

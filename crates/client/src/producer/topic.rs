@@ -3,13 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
-    },
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
 use curtail_proto::{
@@ -18,9 +12,13 @@ use curtail_proto::{
     partitioner::{Sticky, partition_for_key},
 };
 use curtail_wire::Uuid;
-use parking_lot::Mutex;
 
-use super::{partition::Partition, partitioner::TopicPartitions, routing::Routes};
+use super::{
+    door::{Door, Kept},
+    partition::Partition,
+    partitioner::TopicPartitions,
+    routing::Routes,
+};
 use crate::{Error, ProducerConfig, Record, Result};
 
 /// Which topic has a name, and how many partitions it has.
@@ -65,87 +63,6 @@ pub(super) struct TopicState {
     pub(super) kept: Kept,
 }
 
-/// Partitions in trouble that keyless records stay in because there was no better one.
-///
-/// Whoever looks for a better one takes the number of [`Self::ends`] before. A trouble that ends after that is either
-/// seen by [`Self::keep`], or sees what was kept: nothing stays once there is a better place.
-#[derive(Debug, Default)]
-pub(super) struct Kept {
-    ends: AtomicU64,
-    partitions: Mutex<BTreeSet<u32>>,
-}
-
-impl Kept {
-    /// How often a trouble has ended. One relaxed load on the append path.
-    pub(super) fn ends(&self) -> u64 {
-        self.ends.load(Ordering::Relaxed)
-    }
-
-    /// Records stay here. Says whether a trouble has ended since there were `ends`, so that they may not have to.
-    pub(super) fn keep(&self, index: u32, ends: u64) -> bool {
-        let mut partitions = self.partitions.lock();
-        partitions.insert(index);
-        self.ends() != ends
-    }
-
-    /// A trouble has ended: where to look for what may go elsewhere now.
-    pub(super) fn take(&self) -> BTreeSet<u32> {
-        let mut partitions = self.partitions.lock();
-        self.ends.fetch_add(1, Ordering::Relaxed);
-        std::mem::take(&mut partitions)
-    }
-}
-
-/// Whether records may enter the topic, and whether any have. One relaxed load on the append path.
-///
-/// Closed while records of the topic wait for its metadata, so that no later one gets ahead of them; and when the
-/// topic has been idle for `metadata.max.idle.ms`, so that whoever needs it again has its metadata fetched first.
-/// Partitions stay: they hold the producer's sequence numbers.
-#[derive(Debug)]
-pub(super) struct Door(AtomicU8);
-
-impl Door {
-    const UNUSED: u8 = 0;
-    const USED: u8 = 1;
-    const CLOSED: u8 = 2;
-
-    /// A closed one.
-    fn new() -> Self {
-        Self(AtomicU8::new(Self::CLOSED))
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != Self::CLOSED
-    }
-
-    /// A record wants in.
-    pub(super) fn enter(&self) -> bool {
-        match self.0.load(Ordering::Relaxed) {
-            Self::USED => true,
-            Self::UNUSED => self.swap(Self::UNUSED, Self::USED) || self.is_open(),
-            _ => false,
-        }
-    }
-
-    pub(super) fn open(&self) {
-        self.swap(Self::CLOSED, Self::UNUSED);
-    }
-
-    /// Closes it, unless it was used since [`Self::was_used`].
-    pub(super) fn close(&self) -> bool {
-        self.swap(Self::UNUSED, Self::CLOSED) || !self.is_open()
-    }
-
-    /// Whether a record has entered since the last time this was asked.
-    pub(super) fn was_used(&self) -> bool {
-        self.swap(Self::USED, Self::UNUSED)
-    }
-
-    fn swap(&self, from: u8, to: u8) -> bool {
-        self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-}
-
 /// How a record came to its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
@@ -173,7 +90,7 @@ impl TopicState {
             routes: ArcSwap::default(),
             best_ns: AtomicU64::new(0),
             door: Door::new(),
-            kept: Kept::default(),
+            kept: Kept::new(),
         }
     }
 

@@ -78,7 +78,7 @@ impl Shared {
     pub(super) fn keep_waiting(self: &Arc<Self>, record: &Record<'_>) -> Result<Option<Delivery>> {
         let snapshot = self.metadata.snapshot();
         if let Some(known) = snapshot.topic(record.topic) {
-            self.adopt(&snapshot, known)?;
+            self.adopt(known)?;
         }
         if self.config.transactional_id.is_some() && self.open_topic(record.topic).is_none() {
             // It would be appended later, when another transaction may be open.
@@ -221,7 +221,7 @@ impl WaitingRoom {
 async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
     while let Some(deadline) = shared.room.first_deadline(&topic) {
         let known = shared.metadata.topic(&topic, deadline).await;
-        match known.and_then(|known| shared.adopt(&shared.metadata.snapshot(), &known)) {
+        match known.and_then(|known| shared.adopt(&known)) {
             Ok(_) => break,
             Err(error) => {
                 for waiting in shared.room.take_failed(&topic) {

@@ -232,6 +232,16 @@ fn a_forgotten_topic_and_another_cluster_leave_no_epochs() {
     }
 }
 
+/// Responses about all topics, and no call of [`Snapshot::without`].
+#[test]
+fn missing_topics_are_forgotten_once_two_full_responses_leave_them_out() {
+    let mut snapshot = Snapshot::default();
+    for n in 0..100 {
+        snapshot = snapshot.apply(&answer(&format!("t{n}"), 1, &[(0, 5)]), None).0;
+        assert!(snapshot.missing.len() <= 1, "{} topics are kept", snapshot.missing.len());
+    }
+}
+
 /// Metadata before version 10 has no topic ids: a smaller topic may be another one of that name.
 #[test]
 fn without_topic_ids_a_topic_has_the_partitions_of_the_last_answer() {

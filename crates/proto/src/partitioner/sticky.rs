@@ -1,6 +1,6 @@
 //! Which partition keyless records go to now, and for how long.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 
 /// One record in so many may go to a broker that is avoided for being slow, to learn whether it still is. Few enough
 /// that the 99.9th percentile does not feel it.
@@ -77,13 +77,19 @@ impl Sticky {
 
     /// Moves on from `partition` now, if it is still the choice: it takes no keyless records any more.
     pub fn leave(&self, partition: u32, next: impl FnOnce(bool) -> Next) {
-        let before = self.state.load(Ordering::Relaxed);
-        if (before >> 32) as u32 != partition {
+        if self.current() != partition {
             return;
         }
         // No probe: what is left behind may be one.
         let after = u64::from(next(false).partition) << 32;
-        let _ = self.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+        // Senders add bytes to the same choice at the same time.
+        let mut before = self.state.load(Ordering::Relaxed);
+        while (before >> 32) as u32 == partition {
+            let left =
+                self.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+            let Err(now) = left else { return };
+            before = now;
+        }
     }
 
     fn most(&self) -> u32 {

@@ -161,7 +161,7 @@ impl Driver {
     /// Counts the polls since the last look. A kept waker does not count: the future that left it may have been dropped, or
     /// its task may be busy. It is woken instead, and a poll that still waits for records polls again.
     fn notice_polls(&self) {
-        if self.group.touched.swap(false, std::sync::atomic::Ordering::SeqCst) {
+        if self.group.attention.was_polled() {
             let now = Instant::now().into_std();
             self.group.look(|machine| machine.polled(now));
         }
@@ -177,8 +177,8 @@ impl Driver {
             return;
         }
         self.commit_at = now.later(self.shared.config.auto_commit_interval);
-        self.group.commit_due.store(true, std::sync::atomic::Ordering::SeqCst);
-        self.group.call_application(&self.shared);
+        self.group.attention.call_for_commit();
+        self.shared.state.lock().wake_application();
     }
 
     fn call_application(&self) {

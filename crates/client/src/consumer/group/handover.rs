@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use curtail_proto::{
@@ -263,8 +263,7 @@ impl Consumer {
     #[inline]
     pub(in crate::consumer) fn is_called(&self) -> bool {
         let Some(group) = &self.shared.group else { return false };
-        group.touched.store(true, Ordering::Relaxed);
-        group.wants_attention()
+        group.attention.poll()
     }
 
     /// Does what the group has for the application's side to do. Called when no records are being given out: what was
@@ -272,7 +271,7 @@ impl Consumer {
     #[cold]
     pub(in crate::consumer) fn attend(&mut self) {
         let Some(group) = self.shared.group.clone() else { return };
-        group.attention.store(false, Ordering::SeqCst);
+        group.attention.begin();
         self.save_position();
         while let Some(handover) = group.handover() {
             match handover {
@@ -285,12 +284,12 @@ impl Consumer {
             }
             group.change(Membership::handed_over);
         }
-        if group.commit_due.swap(false, Ordering::SeqCst) {
+        if group.attention.take_commit() {
             self.commit_positions();
         }
         if let Some(error) = group.complaint() {
             self.shared.state.lock().report(error);
-            group.attention.store(true, Ordering::SeqCst);
+            group.attention.call();
         }
     }
 

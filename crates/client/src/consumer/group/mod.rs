@@ -4,6 +4,7 @@
 //! [`super::Consumer::poll`] and is the only one that changes what is assigned, so that no partition goes while records
 //! of it are being given out. The commit task sends what the application's side has handed over, in that order.
 
+mod attention;
 mod commits;
 mod committed;
 mod driver;
@@ -11,13 +12,12 @@ mod handover;
 mod listener;
 mod requests;
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+/// Synchronisation of [`attention`]. Its loom test replaces it.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+}
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use curtail_net::{Entropy, Env};
 use curtail_proto::{
@@ -34,6 +34,7 @@ use tokio::{
     time::Instant,
 };
 
+use self::attention::Attention;
 pub(super) use self::committed::place;
 pub use self::{
     commits::PendingCommit,
@@ -63,12 +64,7 @@ pub(super) struct Group {
     wake: Notify,
     /// Told after every change of the machine.
     changed: watch::Sender<()>,
-    /// The application's side has something to do in the next poll.
-    attention: AtomicBool,
-    /// Positions are to be committed in the next poll.
-    commit_due: AtomicBool,
-    /// The application has polled since the driver last looked.
-    touched: AtomicBool,
+    attention: Attention,
     commits: commits::Queue,
     /// What it measures; its lock is taken within the machine's.
     pub(super) stats: GroupStats,
@@ -99,9 +95,7 @@ impl Group {
             pattern: Mutex::default(),
             wake: Notify::new(),
             changed: watch::Sender::new(()),
-            attention: AtomicBool::new(false),
-            commit_due: AtomicBool::new(false),
-            touched: AtomicBool::new(false),
+            attention: Attention::new(),
             commits: commits::Queue::default(),
             stats: GroupStats::default(),
             idle: Mutex::default(),
@@ -152,14 +146,13 @@ impl Group {
 
     /// Has the application's side look at the group in the next poll, or in the one that waits.
     fn call_application(&self, shared: &Shared) {
-        // Set before the waker is taken: a poll that registers its waker later looks again.
-        self.attention.store(true, Ordering::SeqCst);
+        self.attention.call();
         shared.state.lock().wake_application();
     }
 
     /// Whether the application's side has something to do.
     pub(super) fn wants_attention(&self) -> bool {
-        self.attention.load(Ordering::SeqCst)
+        self.attention.is_called()
     }
 
     fn handover(&self) -> Option<Handover> {

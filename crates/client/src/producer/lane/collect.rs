@@ -47,7 +47,7 @@ impl Lane {
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
         let mut bytes = 0;
         let turn = shared.next_turn();
-        let mut work = self.work.lock();
+        let mut work = self.turnstile.work();
         work.promote(self, now);
         // A partition that stays ready goes to the end of the list: each is looked at once a request.
         for _ in 0..work.ready.len() {

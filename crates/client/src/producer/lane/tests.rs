@@ -81,13 +81,18 @@ impl Socket for Slow {
 
 /// A topic `t` of two partitions, and their leader.
 fn snapshot(leader_id: i32, leader_epoch: i32) -> Snapshot {
+    Snapshot::default().apply(&response(2, leader_id, leader_epoch), None).0
+}
+
+/// The metadata of a topic `t` whose partitions have one leader.
+fn response(partitions: i32, leader_id: i32, leader_epoch: i32) -> MetadataResponse {
     let broker = |node_id| MetadataBroker { node_id, host: "h".into(), port: 1, rack: None };
-    let answer = MetadataResponse {
+    MetadataResponse {
         brokers: vec![broker(1), broker(2)],
         topics: vec![MetadataTopic {
             name: Some("t".into()),
             topic_id: Uuid([7; 16]),
-            partitions: (0..2)
+            partitions: (0..partitions)
                 .map(|index| MetadataPartition {
                     index,
                     leader_id,
@@ -98,13 +103,13 @@ fn snapshot(leader_id: i32, leader_epoch: i32) -> Snapshot {
             ..MetadataTopic::default()
         }],
         ..MetadataResponse::default()
-    };
-    Snapshot::default().apply(&answer, None).0
+    }
 }
 
 fn adopt(shared: &Shared, leader: i32, epoch: i32) -> [Arc<Partition>; 2] {
     let snapshot = snapshot(leader, epoch);
-    let topic = shared.adopt(&snapshot, snapshot.topic("t").expect("it is known")).expect("open");
+    let topic = snapshot.topic("t").expect("it is known");
+    let topic = shared.adopt_snapshot(&snapshot, topic).expect("open");
     [topic.partitions[0].clone(), topic.partitions[1].clone()]
 }
 
@@ -198,6 +203,69 @@ fn written(lane: &Arc<Lane>, shared: &Shared, socket: &Slow) -> Vec<(i32, Vec<i3
         requests.push((header.correlation_id, partitions.map(|p| p.index).collect()));
     }
     requests
+}
+
+/// A caller loads the metadata and is preempted while the metadata task applies an election.
+#[tokio::test]
+async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    shared.metadata.learn(&response(2, 1, 5));
+    let loaded = shared.metadata.snapshot();
+    let known = loaded.topic("t").expect("it is known");
+    let topic = shared.adopt(known).expect("open");
+    shared.metadata.learn(&response(2, 2, 6));
+    shared.adopt(known).expect("open");
+    let leader = topic.partitions[0].state.lock().leader;
+    assert_eq!(leader, Leader { id: 2, epoch: 6 });
+    shared.stop();
+}
+
+/// A send finds its partition before the close and appends after it. Other clones of the producer remain.
+#[tokio::test]
+async fn batch_appended_during_the_close_fails_although_its_topic_table_was_replaced() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    let [partition, _] = adopt(&shared, 1, 5);
+    let larger = Snapshot::default().apply(&response(3, 1, 5), None).0;
+    shared.adopt_snapshot(&larger, larger.topic("t").expect("it is known")).expect("open");
+    shared.stop();
+    let delivery = open_batch(&shared, &partition, Instant::now().into_std());
+    drop(partition);
+    assert!(delivery.outcome().is_some_and(|outcome| outcome.is_err()));
+}
+
+/// A look at hundreds of thousands of partitions takes tens of milliseconds.
+#[tokio::test]
+async fn look_for_overdue_batches_yields_to_other_tasks() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    let many = Snapshot::default().apply(&response(8 * 1024, 1, 5), None).0;
+    let topic = many.topic("t").expect("it is known");
+    let topic = shared.adopt_snapshot(&many, topic).expect("open");
+    let last = topic.partitions.last().expect("8192 partitions");
+    let overdue = Instant::now().into_std() - shared.config.delivery_timeout;
+    let delivery = open_batch(&shared, last, overdue);
+    let mut turns = 0;
+    while delivery.outcome().is_none() {
+        turns += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(turns >= 8, "{turns} turns");
+    shared.stop();
+}
+
+#[tokio::test(start_paused = true)]
+async fn rebuilt_request_has_the_whole_request_timeout_after_its_write() {
+    for acks in [Acks::None, Acks::Leader] {
+        let shared = start(Duration::ZERO, acks);
+        let (lane, socket, _deliveries, expiry) = stalled(&shared, 0);
+        tokio::time::sleep_until(Instant::from_std(expiry)).await;
+        let overdue = lane.take_overdue(&shared, expiry);
+        crate::producer::settle::overdue(&shared, overdue);
+        assert_eq!(written(&lane, &shared, &socket).len(), 1);
+        let Link::Up(up) = &*lane.link() else { panic!("it is up") };
+        let timeout = shared.config.common.request_timeout;
+        let expected = (acks == Acks::Leader).then(|| expiry + timeout);
+        assert_eq!(up.next_deadline(), expected);
+    }
 }
 
 #[tokio::test]

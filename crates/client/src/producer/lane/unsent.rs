@@ -124,6 +124,10 @@ impl Lane {
             overdue.unwritten = request.batches.extract_if(.., |sent| is_over(sent)).collect();
             if !request.batches.is_empty() {
                 self.build(up, shared, request.batches, request.written);
+                if let Some(unsent) = &mut up.unsent {
+                    // The request that it replaces has waited for the socket.
+                    unsent.was_blocked = true;
+                }
             }
             self.publish_load(up);
             // There may be room for another request now.

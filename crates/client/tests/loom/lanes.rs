@@ -1,0 +1,154 @@
+//! A lane's driver and the tasks that queue work: queued work is sent, or the driver is woken.
+
+use std::{
+    mem::take,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use loom::thread;
+
+use crate::{
+    check, flag, is_woken,
+    turnstile::{Armed, Left, Turnstile},
+};
+
+type Lane = Turnstile<u32, Link>;
+
+/// A connection that carries any number of work items in a request.
+#[derive(Default)]
+struct Link {
+    sent: usize,
+    in_flight: usize,
+    armed: Armed,
+}
+
+/// Sends everything that is ready.
+fn pump(lane: &Lane, link: &mut Link) {
+    link.sent += take(&mut lane.work().ready).len();
+}
+
+#[test]
+fn queued_work_is_sent_or_the_driver_is_woken() {
+    check(|| {
+        let lane = Arc::new(Lane::new(Link::default()));
+        let senders = [1, 2].map(|work| {
+            let lane = lane.clone();
+            thread::spawn(move || {
+                lane.push(work, |link| {
+                    pump(&lane, link);
+                    // A second look, as for the next deadline. Loom switches threads at a lock, but not at its release:
+                    // here the other sender can find the link taken after the lists were emptied.
+                    match lane.work().timed.is_empty() {
+                        true => Left::Nothing,
+                        false => Left::ToDriver,
+                    }
+                });
+            })
+        });
+        let (woken, waker) = flag();
+        lane.register(&waker);
+        pump(&lane, &mut lane.link());
+        for sender in senders {
+            sender.join().expect("no thread panics");
+        }
+        assert!(lane.link().sent == 2 || is_woken(&woken));
+    });
+}
+
+#[test]
+fn work_left_under_the_link_wakes_the_driver() {
+    check(|| {
+        let lane = Arc::new(Lane::new(Link::default()));
+        let sending = lane.clone();
+        let sender = thread::spawn(move || sending.push(1, |_| Left::ToDriver));
+        let (woken, waker) = flag();
+        lane.register(&waker);
+        pump(&lane, &mut lane.link());
+        sender.join().expect("no thread panics");
+        assert!(lane.link().sent == 1 || is_woken(&woken));
+    });
+}
+
+#[test]
+fn work_left_for_a_response_is_sent_after_it() {
+    check(|| {
+        let lane = Arc::new(Lane::new(Link { in_flight: 1, ..Link::default() }));
+        let sending = lane.clone();
+        let sender = thread::spawn(move || {
+            sending.push(1, |link| {
+                if link.in_flight == 0 {
+                    pump(&sending, link);
+                }
+                Left::Nothing
+            });
+        });
+        let (woken, waker) = flag();
+        lane.register(&waker);
+        lane.link().in_flight -= 1;
+        pump(&lane, &mut lane.link());
+        sender.join().expect("no thread panics");
+        assert!(lane.link().sent == 1 || is_woken(&woken));
+    });
+}
+
+#[test]
+fn the_timer_fires_for_the_earliest_work_or_the_driver_is_woken() {
+    let now = Instant::now();
+    check(move || {
+        let lane = Arc::new(Lane::new(Link::default()));
+        let due = [3, 5].map(|seconds| now + Duration::from_secs(seconds));
+        let senders = due.map(|at| {
+            let lane = lane.clone();
+            thread::spawn(move || lane.push_timed(at, 1))
+        });
+        let (woken, waker) = flag();
+        lane.register(&waker);
+        arm(&lane);
+        for sender in senders {
+            sender.join().expect("no thread panics");
+        }
+        assert!(lane.link().armed.covers(Some(due[0])) || is_woken(&woken));
+    });
+}
+
+/// As the driver does: a look at the lists and the timer in one turn at the link.
+fn arm(lane: &Lane) {
+    let mut link = lane.link();
+    let next = lane.work().timed.first_key_value().map(|((at, _), _)| *at);
+    if let Some(next) = next {
+        link.armed.arm(next);
+    }
+}
+
+#[test]
+fn the_timer_fires_for_a_request_of_another_task_or_the_driver_is_woken() {
+    let now = Instant::now();
+    check(move || {
+        let lane = Arc::new(Lane::new(Link::default()));
+        let deadline = now + Duration::from_secs(1);
+        lane.link().armed.arm(now);
+        let sending = lane.clone();
+        let sender = thread::spawn(move || {
+            sending.push(1, |link| {
+                pump(&sending, link);
+                link.in_flight += 1;
+                if link.armed.covers(Some(deadline)) { Left::Nothing } else { Left::ToDriver }
+            });
+        });
+        let (woken, waker) = flag();
+        lane.register(&waker);
+        // The timer has fired.
+        let mut timer = None;
+        lane.link().armed.fired();
+        let mut link = lane.link();
+        pump(&lane, &mut link);
+        if link.in_flight > 0 && link.armed.arm(deadline) {
+            timer = Some(deadline);
+        }
+        drop(link);
+        sender.join().expect("no thread panics");
+        let has_timer = lane.link().in_flight == 0 || timer == Some(deadline);
+        assert!(lane.link().sent == 1 && has_timer || is_woken(&woken));
+    });
+}

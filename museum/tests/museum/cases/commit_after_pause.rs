@@ -1,0 +1,49 @@
+//! A consumer is paused, polled without records, and closed.
+//!
+//! - Client: confluent-kafka-javascript, kafka-php
+//! - Threads: https://github.com/confluentinc/confluent-kafka-javascript/issues/404, https://github.com/weiboad/kafka-php/issues/179
+//! - Failure: the close, or a commit after a fetch without messages, wrote an offset from before the last commit
+//! - Promise: a committed offset is the position after the last record returned
+
+use std::time::Duration;
+
+use crate::stage::{Stage, TOPIC, partition, poll_values, run};
+
+#[test]
+fn pause_and_empty_polls_leave_the_offset() {
+    run(async {
+        let stage = Stage::new(1, 1).await;
+        stage.fill(0, 0..50).await;
+        let mut consumer = stage.consumer(|config| {
+            config.group_id = Some("museum".into());
+            config.enable_auto_commit = true;
+            config.auto_commit_interval = Duration::from_millis(5);
+            config.max_poll_records = 10;
+        });
+        consumer.subscribe([TOPIC]).unwrap();
+        let mut records = Vec::new();
+        while records.len() < 30 {
+            records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
+        }
+        consumer.commit_sync().await.unwrap();
+        consumer.pause([&partition(0)]);
+        for _ in 0..5 {
+            assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
+        }
+        consumer.close().await;
+        let mut next = stage.consumer(|config| config.group_id = Some("museum".into()));
+        next.subscribe([TOPIC]).unwrap();
+        let mut rest = Vec::new();
+        while rest.len() < 20 {
+            rest.extend(poll_values(&mut next, Duration::from_millis(100)).await);
+        }
+        assert!(crate::stage::is_consecutive(&rest, 30), "{rest:?}");
+        for _ in 0..3 {
+            assert_eq!(poll_values(&mut next, Duration::from_millis(10)).await, []);
+            next.commit_sync().await.unwrap();
+        }
+        let committed = next.committed(&[partition(0)]).await.unwrap();
+        assert_eq!(committed[&partition(0)].as_ref().map(|at| at.offset), Some(50));
+        next.close().await;
+    });
+}

@@ -1,0 +1,63 @@
+//! A refusal names as leader the broker that refuses, in the epoch the producer knows.
+//!
+//! - Client: franz-go
+//! - Threads: https://github.com/twmb/franz-go/pull/1413
+//! - Failure: the hint counted as a move, so the retry skipped its backoff and the metadata refresh: 475 requests in 5 s, and retries exhausted within 55 ms
+//! - Promise: a hint that changes nothing leads to a metadata request after at most one repeat
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use curtail::ErrorCode;
+use curtail_wire::{ApiKey, produce::LeaderIdAndEpoch};
+
+use crate::stage::{Stage, Step, TOPIC, Work, run};
+
+/// Sends one record against brokers that refuse with a hint until metadata is requested.
+async fn refused_with(hint: impl Fn(i32, i32) -> LeaderIdAndEpoch) {
+    let stage = Stage::new(3, 1).await;
+    let producer = stage.producer(|_| {});
+    let mut work = Work::default();
+    work.deliver(&producer, 0, "first").await;
+    let (leader, epoch) = stage.cluster.leader(TOPIC, 0).unwrap();
+    let hint = hint(leader, epoch);
+    let refusals = Arc::new(AtomicUsize::new(0));
+    let (count, asked) = (Arc::clone(&refusals), AtomicBool::new(false));
+    stage.script(move |request| {
+        match request.api {
+            ApiKey::METADATA if count.load(Ordering::SeqCst) > 0 => {
+                asked.store(true, Ordering::SeqCst);
+            }
+            ApiKey::PRODUCE if !asked.load(Ordering::SeqCst) => {
+                count.fetch_add(1, Ordering::SeqCst);
+                return request.refuse_with(ErrorCode::NOT_LEADER_OR_FOLLOWER, Some(hint));
+            }
+            _ => {}
+        }
+        Step::Pass
+    });
+    work.send(&producer, 0, "second").await;
+    work.all_acknowledged(&stage).await;
+    let refusals = refusals.load(Ordering::SeqCst);
+    assert!((1..=2).contains(&refusals), "{refusals} requests before metadata was asked for");
+}
+
+#[test]
+fn the_same_leader_in_the_same_epoch_is_no_move() {
+    run(refused_with(|leader_id, leader_epoch| LeaderIdAndEpoch { leader_id, leader_epoch }));
+}
+
+#[test]
+fn another_leader_in_the_same_epoch_is_no_move() {
+    run(refused_with(|leader, leader_epoch| LeaderIdAndEpoch {
+        leader_id: leader % 3 + 1,
+        leader_epoch,
+    }));
+}
+
+#[test]
+fn the_same_leader_in_an_older_epoch_is_no_move() {
+    run(refused_with(|leader_id, epoch| LeaderIdAndEpoch { leader_id, leader_epoch: epoch - 1 }));
+}

@@ -1,0 +1,10 @@
+//! The museum of bugs: scripted cases, each after a public bug of a Kafka client.
+//!
+//! The README has the list of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cases;
+mod checks;
+mod stage;
+mod table;
