@@ -87,6 +87,9 @@ pub use consumer::{
     RebalanceListener, RecordBatch, RecordStream, Records,
 };
 pub use curtail_net::Env;
+#[cfg(feature = "plants")]
+#[doc(hidden)]
+pub use curtail_proto::plant;
 pub use curtail_wire::{
     ErrorCode,
     compression::{Codec, Compression},

@@ -23,7 +23,7 @@ use crate::{
     admission::Admissions,
     broker::{self, Phase, Slot, broker_dir},
     config::{ClusterConfig, Ports, Storage},
-    controller::{Controller, TopicSpec},
+    controller::{Controller, MorePartitions, TopicSpec},
     error::ClusterError,
     faults::Delays,
     gate::Gate,
@@ -275,6 +275,21 @@ impl ClusterHandle {
         };
         self.0.controller.create_topic(&spec)?;
         Ok(())
+    }
+
+    /// Adds partitions to a topic, up to `total`.
+    ///
+    /// # Errors
+    /// As the CreatePartitions API: no such topic, or no fewer partitions than `total`.
+    pub fn add_partitions(&self, topic: &str, total: i32) -> Result<(), ClusterError> {
+        let more = MorePartitions { topic: topic.to_owned(), total, replicas: None };
+        self.0.controller.create_partitions(&more)?;
+        Ok(())
+    }
+
+    /// Number of partitions of a topic; `None` when there is no such topic.
+    pub fn partitions(&self, topic: &str) -> Option<usize> {
+        Some(self.0.controller.image().topic(topic)?.partitions.len())
     }
 
     /// Deletes a topic; false when there is none, or the controller cannot make the change durable.

@@ -40,7 +40,10 @@ mod tests;
 use self::numbering::{Numbering, SpentId};
 
 pub use self::split::{Parts, Share};
-use crate::later::Later;
+use crate::{
+    later::Later,
+    plant::{Plant, planted},
+};
 
 /// How batches are formed.
 #[derive(Clone, Debug)]
@@ -353,6 +356,9 @@ impl<C> Work<C> {
     /// Queues a batch to be sent again in its place.
     fn comes_back(&mut self, batch: Batch<C>) {
         self.regrouping = !self.in_flight.is_empty();
+        if planted(Plant::RetryOutOfOrder) {
+            return self.sealed.push_back(batch);
+        }
         let at = self.again.partition_point(|other| other.order < batch.order);
         self.again.insert(at, batch);
     }
@@ -616,7 +622,7 @@ impl<C> PartitionQueue<C> {
         outcome_unknown: bool,
         not_before: Option<Instant>,
     ) -> Option<Batch<C>> {
-        batch.outcome_unknown |= outcome_unknown;
+        batch.outcome_unknown |= outcome_unknown && !planted(Plant::DoubtForgotten);
         let Some(work) = &mut self.work else { return Some(batch) };
         let is_first_to_come_back = !work.regrouping;
         work.landed(batch.order);
@@ -641,6 +647,7 @@ impl<C> PartitionQueue<C> {
 
     /// There is a leader that has not been tried: nothing waits for the end of a back-off (KIP-951).
     pub fn leader_is_news(&mut self) {
+        self.numbering = self.numbering.filter(|_| !planted(Plant::SequenceRestarted));
         if let Some(work) = &mut self.work {
             work.not_before = None;
             work.failures = 0;
@@ -663,7 +670,8 @@ impl<C> PartitionQueue<C> {
     pub fn fail(&mut self, batch: &Batch<C>) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);
-        if batch.producer().is_none() || batch.order < work.given_up {
+        let is_of_no_concern = batch.producer().is_none() || batch.order < work.given_up;
+        if is_of_no_concern || planted(Plant::NoGapOnExpiry) {
             return Vec::new();
         }
         if let Some(numbering) = &mut self.numbering {

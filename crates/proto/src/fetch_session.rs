@@ -19,6 +19,8 @@ use curtail_wire::{
     fetch::{FetchPartition, FetchTopic, ForgottenTopic},
 };
 
+use crate::plant::{Plant, planted};
+
 #[cfg(test)]
 mod tests;
 
@@ -262,6 +264,9 @@ impl FetchSession {
 
     /// Takes an answer in: its error, its session id, and how many partitions it has results of.
     pub fn on_answer(&mut self, error: ErrorCode, session_id: i32, results: usize) -> Outcome {
+        if error.is_error() && planted(Plant::SessionKept) {
+            return Outcome::StartedOver;
+        }
         match error {
             ErrorCode::NONE => {}
             // Only a session can be lost: a broker that says so of a request that opens one would say it again.
@@ -310,6 +315,9 @@ impl FetchSession {
     /// The connection was lost: whether the broker has seen the request is unknown, and so is whether it is still
     /// the same broker. The next request names everything and frees the slot of the session.
     pub fn on_lost(&mut self) {
+        if planted(Plant::SessionKept) {
+            return;
+        }
         self.start_over();
     }
 

@@ -39,6 +39,8 @@ pub mod membership;
 pub mod metadata;
 pub mod partitioner;
 pub mod pipelining;
+#[doc(hidden)]
+pub mod plant;
 pub mod position;
 pub mod sasl;
 pub mod suspicion;

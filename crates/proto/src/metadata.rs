@@ -19,6 +19,8 @@ use curtail_wire::{
 };
 use imbl::OrdMap;
 
+use crate::plant::{Plant, planted};
+
 mod in_sync;
 pub mod recovery;
 pub mod refresh;
@@ -315,7 +317,9 @@ impl Snapshot {
             let Some(topic) = next.topics.get_mut(&hint.topic) else { continue };
             let Some(known) = topic.leaders.get(index) else { continue };
             let advance = i64::from(hint.leader.epoch) - i64::from(known.epoch);
-            if hint.leader.id < 0 || !(1..=MAX_HINT_ADVANCE).contains(&advance) {
+            let goes_back = advance < 0 && planted(Plant::EpochHintBackwards);
+            let counts = (1..=MAX_HINT_ADVANCE).contains(&advance) || goes_back;
+            if hint.leader.id < 0 || !counts {
                 continue;
             }
             Arc::make_mut(topic).leaders[index] = hint.leader;

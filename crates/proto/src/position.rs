@@ -21,6 +21,8 @@
 
 use curtail_wire::{ErrorCode, fetch::EpochEndOffset};
 
+use crate::plant::{Plant, planted};
+
 #[cfg(test)]
 mod tests;
 
@@ -235,7 +237,9 @@ impl Position {
     }
 
     fn start(&mut self, spot: Spot, check: Check, versions: &mut Versions) {
-        self.version = versions.next_version();
+        if !planted(Plant::FetchAfterSeek) {
+            self.version = versions.next_version();
+        }
         self.state = State::At { consumed: spot, fetch: spot, check };
     }
 

@@ -47,8 +47,87 @@ pub struct Sent {
     pub id: RecordId,
     /// When `send` was called, in virtual time.
     pub at: Duration,
+    /// When the settings oblige the client to have reported an outcome: `max.block.ms` after the call, and after the
+    /// client has accepted the record, `delivery.timeout.ms` later.
+    pub due: Duration,
+    /// When the outcome reached the caller.
+    pub settled: Option<Duration>,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+/// A connection that a running client closed itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disconnect {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Client.
+    pub client: String,
+    /// Broker, by address.
+    pub broker: String,
+    /// Key of the first API that it carried after ApiVersions.
+    pub api: i16,
+    /// Age of the oldest request without a response; `None` if every request was answered.
+    pub unanswered: Option<Duration>,
+    /// `request.timeout.ms` of the client.
+    pub request_timeout: Duration,
+}
+
+/// What the settings of a producer let its records expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Acknowledged records stay where they are (`acks=all`).
+    pub durable: bool,
+    /// No record is written twice (`enable.idempotence`).
+    pub once: bool,
+    /// Records of a partition keep their order (idempotence, or one request in flight).
+    pub ordered: bool,
+}
+
+impl Promise {
+    /// Everything.
+    pub const FULL: Self = Self { durable: true, once: true, ordered: true };
+}
+
+/// A record that a consumer returned where another one comes next, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Partition.
+    pub partition: i32,
+    /// Offset of the next record; `None` while the partition is paused.
+    pub expected: Option<i64>,
+    /// Offset of the record.
+    pub given: i64,
+}
+
+/// A batch sent to a broker that the client knew to be the leader no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleSend {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Client.
+    pub client: String,
+    /// Partition of the topic.
+    pub partition: i32,
+    /// Broker that it was sent to.
+    pub to: i32,
+    /// Broker and leader epoch that a Metadata response had named.
+    pub known: (i32, i32),
+}
+
+/// A producer that a broker or coordinator fenced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fencing {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Producer.
+    pub producer: u32,
+    /// Whether another producer had taken the transactional id, or the transaction had exceeded its timeout.
+    pub justified: bool,
+    /// Error that the application received.
+    pub error: String,
 }
 
 /// One record read back.
@@ -118,6 +197,31 @@ pub struct History {
     pub replicas: Vec<ReplicaLog>,
     /// The consumer group, where there is one.
     pub group: Option<GroupHistory>,
+    /// Connections that running clients closed themselves.
+    pub disconnects: Vec<Disconnect>,
+    /// Begin and end of every fault. A fault without a duration begins and ends at once.
+    pub faults: Vec<(Duration, Duration)>,
+    /// Producers that were fenced.
+    pub fencings: Vec<Fencing>,
+    /// Producers with weaker settings than `acks=all` and idempotence.
+    pub promises: BTreeMap<u32, Promise>,
+    /// Records sent to a topic that was deleted later.
+    pub buried: BTreeSet<RecordId>,
+    /// Records out of place.
+    pub strays: Vec<Stray>,
+    /// By producer, how often records were sent again, each record counted.
+    pub retries: BTreeMap<u32, u64>,
+    /// Produce requests to a former leader.
+    pub stale: Vec<StaleSend>,
+}
+
+/// Partitions of each topic, at most: partition `p` of the topic with index `t` is `t * PLACES + p` in a history.
+pub const PLACES: i32 = 1000;
+
+impl History {
+    pub(crate) fn promise(&self, id: RecordId) -> Promise {
+        self.promises.get(&id.producer).copied().unwrap_or(Promise::FULL)
+    }
 }
 
 /// What a consumer group did.

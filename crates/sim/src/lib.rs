@@ -15,6 +15,8 @@ mod run;
 pub mod trace;
 pub mod world;
 
+#[cfg(feature = "plants")]
+pub use curtail::plant::Plant as ClientPlant;
 pub use curtail_cluster::Plant;
 pub use plan::{Plan, Scenario};
 pub use run::{Counts, Report, run};

@@ -2,15 +2,19 @@
 
 mod groups;
 mod scenario;
+mod settings;
+mod topics;
 
 use std::time::Duration;
 
+use curtail::{Acks, Codec};
 use curtail_cluster::Plant;
 use curtail_net::Entropy;
 
 pub use self::{
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
     scenario::Scenario,
+    topics::TopicPlan,
 };
 
 /// Brokers of every simulated cluster.
@@ -40,8 +44,15 @@ pub struct Plan {
     pub producers: Vec<ProducerPlan>,
     /// The faults, by time of beginning.
     pub faults: Vec<Fault>,
+    /// Topics besides the first one, whose partitions are [`Self::partitions`].
+    pub more_topics: Vec<TopicPlan>,
+    /// `message.max.bytes` of the brokers.
+    pub message_max_bytes: usize,
     /// A bug to plant in the brokers.
     pub plant: Option<Plant>,
+    /// A bug to plant in the client.
+    #[cfg(feature = "plants")]
+    pub client_plant: Option<curtail::plant::Plant>,
     /// A consumer group, if there is one.
     pub group: Option<GroupPlan>,
 }
@@ -69,6 +80,41 @@ pub struct ProducerPlan {
     pub delivery_timeout: Duration,
     /// `curtail.route.around.trouble`.
     pub route_around_trouble: bool,
+    /// The rest of its settings.
+    pub tuning: Tuning,
+}
+
+/// Settings of a producer that the mixture leaves as they are.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// `acks`.
+    pub acks: Acks,
+    /// `enable.idempotence`.
+    pub idempotence: bool,
+    /// `compression.type`.
+    pub codec: Codec,
+    /// `buffer.memory` in bytes.
+    pub buffer_memory: usize,
+    /// `max.request.size` in bytes.
+    pub max_request_size: usize,
+    /// Of 100 sends, how many are dropped soon if they have not appended their record by then.
+    pub impatient: u64,
+    /// Index of the topic that it sends to; 0 for the first one.
+    pub topic: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            acks: Acks::All,
+            idempotence: true,
+            codec: Codec::None,
+            buffer_memory: 32 << 20,
+            max_request_size: 1 << 20,
+            impatient: 0,
+            topic: 0,
+        }
+    }
 }
 
 /// One fault: it begins, and some time later it is undone.
@@ -149,6 +195,51 @@ pub enum FaultKind {
         /// Place of the member.
         member: u32,
     },
+    /// A topic gets more partitions.
+    Grow {
+        /// Index of the topic.
+        topic: usize,
+        /// Partitions that it has then, if those are more.
+        to: i32,
+    },
+    /// A topic is deleted, and created with the same name at the end.
+    Recreate {
+        /// Index of the topic.
+        topic: usize,
+        /// Partitions of its successor.
+        partitions: i32,
+    },
+    /// The disk of a broker takes no more than so many further bytes.
+    DiskFull {
+        /// Which one.
+        broker: i32,
+        /// Bytes that still fit.
+        room: u64,
+    },
+    /// The broker and the controller do not reach each other.
+    CutOffController {
+        /// Which one.
+        broker: i32,
+    },
+    /// Connections that the clients open break after a number of bytes in one direction.
+    Resets {
+        /// Most bytes that one of them carries.
+        after: u64,
+    },
+    /// The clock of a host jumps.
+    ClockJump {
+        /// Which one.
+        host: Host,
+        /// By how many milliseconds.
+        by_ms: i64,
+    },
+    /// The clock of a host runs too fast or too slow from now on.
+    ClockDrift {
+        /// Which one.
+        host: Host,
+        /// By how many milliseconds in each second.
+        by_ms: i64,
+    },
     /// A link loses everything in one direction.
     OneWay {
         /// Whose messages are lost.
@@ -226,7 +317,11 @@ impl Plan {
             transaction_version: 2,
             producers: (0..dice.between(1, 3)).map(|_| producer(&dice)).collect(),
             faults: Vec::new(),
+            more_topics: Vec::new(),
+            message_max_bytes: 1_048_588,
             plant: None,
+            #[cfg(feature = "plants")]
+            client_plant: None,
             group: None,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
@@ -237,6 +332,14 @@ impl Plan {
     #[must_use]
     pub fn with_plant(mut self, plant: Plant) -> Self {
         self.plant = Some(plant);
+        self
+    }
+
+    /// The same run with a client that has a bug.
+    #[cfg(feature = "plants")]
+    #[must_use]
+    pub fn with_client_plant(mut self, plant: curtail::plant::Plant) -> Self {
+        self.client_plant = Some(plant);
         self
     }
 
@@ -275,6 +378,7 @@ fn producer(dice: &Dice) -> ProducerPlan {
         request_timeout,
         delivery_timeout: request_timeout + dice.one_of(&[100, 2000, 20_000]).into_ms(),
         route_around_trouble: dice.one_of(&[true, true, false]),
+        tuning: Tuning::default(),
     }
 }
 

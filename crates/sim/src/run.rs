@@ -4,13 +4,19 @@ mod chaos;
 mod host;
 mod members;
 mod reader;
+mod topics;
 mod transactions;
+mod wanderer;
 mod workload;
 
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -34,13 +40,14 @@ use crate::{
 };
 use chaos::Casualties;
 use host::Switch;
+use topics::Place;
 
 /// The topic of every run.
 pub(crate) const TOPIC: &str = "simulated";
 const PORT: u16 = 9092;
 /// Virtual time after which a run counts as hanging.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Real time after which a run counts as hanging, because virtual time stands still.
+/// Real time without progress of virtual time after which a run counts as hanging.
 const REAL_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a run came to.
@@ -108,6 +115,7 @@ pub(crate) struct Shared {
     pub(crate) fabric: Fabric,
     pub(crate) cluster: ClusterHandle,
     pub(crate) switches: Arc<[Switch]>,
+    pub(crate) disks: Arc<[MemDisk]>,
     pub(crate) casualties: Arc<Mutex<Casualties>>,
     pub(crate) history: Arc<Mutex<History>>,
     /// What the run is waiting for, for the report of one that hangs.
@@ -152,13 +160,18 @@ impl Shared {
 pub fn run(plan: &Plan, keep: Keep) -> Report {
     let (done, report) = mpsc::channel();
     let trace = Trace::new(keep);
+    let ticks = Arc::new(AtomicU64::new(0));
     let worker = {
-        let (plan, trace) = (plan.clone(), trace.clone());
+        let (plan, trace, ticks) = (plan.clone(), trace.clone(), ticks.clone());
         thread::spawn(move || {
+            #[cfg(feature = "plants")]
+            curtail::plant::choose(plan.client_plant);
             let log = LogToTrace(trace.clone());
             let report = match keep {
-                Keep::All => tracing::subscriber::with_default(log, || run_here(&plan, &trace)),
-                Keep::Tail => run_here(&plan, &trace),
+                Keep::All => {
+                    tracing::subscriber::with_default(log, || run_here(&plan, &trace, &ticks))
+                }
+                Keep::Tail => run_here(&plan, &trace, &ticks),
             };
             let _ = done.send(report);
         })
@@ -173,7 +186,16 @@ pub fn run(plan: &Plan, keep: Keep) -> Report {
         trace: trace.lines(),
         history: History::default(),
     };
-    match report.recv_timeout(REAL_LIMIT) {
+    let mut seen = 0;
+    let ended = loop {
+        // On a busy machine a run may take long; it hangs only if its virtual time stands still.
+        let ended = report.recv_timeout(REAL_LIMIT);
+        let before = std::mem::replace(&mut seen, ticks.load(Ordering::Relaxed));
+        if !matches!(ended, Err(mpsc::RecvTimeoutError::Timeout)) || before == seen {
+            break ended;
+        }
+    };
+    match ended {
         Ok(report) => report,
         Err(mpsc::RecvTimeoutError::Timeout) => {
             let outstanding =
@@ -194,7 +216,7 @@ pub fn run(plan: &Plan, keep: Keep) -> Report {
     }
 }
 
-fn run_here(plan: &Plan, trace: &Trace) -> Report {
+fn run_here(plan: &Plan, trace: &Trace, ticks: &AtomicU64) -> Report {
     let mut sim = turmoil::Builder::new()
         .rng_seed(plan.seed)
         .epoch(std::time::UNIX_EPOCH + EPOCH)
@@ -211,16 +233,25 @@ fn run_here(plan: &Plan, trace: &Trace) -> Report {
         }
     };
     start_hosts(&mut sim, &shared, &disks);
-    let outcome = sim.run();
+    let outcome = loop {
+        match sim.step() {
+            Ok(false) => ticks.fetch_add(1, Ordering::Relaxed),
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        };
+    };
     let elapsed = sim.elapsed();
     drop(sim);
     let mut history = std::mem::take(&mut *shared.history.lock());
+    history.disconnects = shared.fabric.disconnects();
+    history.stale = shared.fabric.stale();
+    let places = shared.places();
     let mut broken = outcome.err().map(|error| match elapsed > LIMIT {
         true => Violation::Hang { outstanding: outstanding(&shared, &history) },
         false => Violation::Broken { error: error.to_string() },
     });
     if broken.is_none()
-        && let Err(error) = read_disks(plan, &disks, &mut history)
+        && let Err(error) = read_disks(&places, &disks, &mut history)
     {
         broken = Some(Violation::Broken { error });
     }
@@ -244,6 +275,7 @@ fn prepare(
         addrs.push(SocketAddr::new(ip, PORT));
         envs.push(net::env(&fabric, &name, entropy.fork()));
     }
+    let in_memory = disks.into();
     let disks: Vec<Arc<dyn Disk>> =
         disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
     let config = ClusterConfig {
@@ -251,7 +283,10 @@ fn prepare(
         ports: Ports::List(addrs),
         storage: Storage::Disks(disks),
         min_insync_replicas: 2,
-        auto_create_topics: false,
+        auto_create_topics: plan.more_topics.iter().any(|topic| topic.partitions.is_none()),
+        num_partitions: 3,
+        default_replication_factor: BROKERS as i16,
+        message_max_bytes: plan.message_max_bytes,
         log_segment_bytes: plan.segment_bytes,
         replica_lag_time_max: Duration::from_millis(1500),
         replica_fetch_wait_max: Duration::from_millis(300),
@@ -275,6 +310,7 @@ fn prepare(
         fabric,
         cluster,
         switches: (0..BROKERS).map(|_| Switch::default()).collect(),
+        disks: in_memory,
         casualties: Arc::default(),
         history: Arc::new(Mutex::new(history)),
         waiting_for: Arc::default(),
@@ -317,9 +353,10 @@ fn outstanding(shared: &Shared, history: &History) -> String {
         .map(|sent| sent.id.to_string())
         .collect();
     let first = pending.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
-    let partitions = (0..shared.plan.partitions).map(|p| {
-        let (leader, isr) = (shared.cluster.leader(TOPIC, p), shared.cluster.isr(TOPIC, p));
-        format!("{p}: leader {leader:?} isr {:?}", isr.unwrap_or_default())
+    let partitions = shared.places().into_iter().map(|Place { name, partition, .. }| {
+        let leader = shared.cluster.leader(name, partition);
+        let isr = shared.cluster.isr(name, partition).unwrap_or_default();
+        format!("{name}-{partition}: leader {leader:?} isr {isr:?}")
     });
     format!(
         "after {LIMIT:?} still {}; {} records without outcome ({first}); live brokers {:?}; partitions {:?}",
@@ -330,10 +367,12 @@ fn outstanding(shared: &Shared, history: &History) -> String {
     )
 }
 
-fn read_disks(plan: &Plan, disks: &[MemDisk], history: &mut History) -> Result<(), String> {
-    for partition in 0..plan.partitions {
+fn read_disks(places: &[Place], disks: &[MemDisk], history: &mut History) -> Result<(), String> {
+    for place in places {
         for (broker, disk) in (1..=BROKERS).zip(disks) {
-            history.replicas.push(readback::on_disk(disk, broker, TOPIC, partition)?);
+            let mut log = readback::on_disk(disk, broker, place.name, place.partition)?;
+            log.partition = place.number();
+            history.replicas.push(log);
         }
     }
     if let Some(group) = &mut history.group {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use curtail_sim::{
     Plan, Report,
     history::Outcome,
-    plan::{Fault, FaultKind, ProducerPlan},
+    plan::{Fault, FaultKind, ProducerPlan, Tuning},
     run,
     trace::Keep,
 };
@@ -29,6 +29,7 @@ fn slow_broker() -> Report {
         request_timeout: 3000 * MS,
         delivery_timeout: 20_000 * MS,
         route_around_trouble: true,
+        tuning: Tuning::default(),
     };
     let slow = FaultKind::SlowAnswers { broker: 1, api: 0, by: 20 * MS };
     let plan = Plan {

@@ -8,12 +8,18 @@ use curtail_sim::{
 
 /// Seeds of each kind.
 const SEEDS: u64 = 20;
+/// Seeds of the scenarios that share a test run with many others.
+const FEW: u64 = 8;
 /// Seeds within which a planted bug must show.
 const PLANT_SEEDS: u64 = 40;
 
 fn nothing_is_broken(scenario: Scenario) {
+    nothing_is_broken_in(scenario, SEEDS);
+}
+
+fn nothing_is_broken_in(scenario: Scenario, seeds: u64) {
     let reports: Vec<Report> =
-        (0..SEEDS).map(|seed| run(&Plan::of(scenario, seed), Keep::Tail)).collect();
+        (0..seeds).map(|seed| run(&Plan::of(scenario, seed), Keep::Tail)).collect();
     let broken = reports.iter().filter(|report| !report.violations.is_empty());
     let broken: Vec<String> = broken.map(Report::describe).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
@@ -68,6 +74,41 @@ fn a_slow_broker_breaks_nothing() {
 #[test]
 fn transactions_are_whole_or_nothing() {
     nothing_is_broken(Scenario::Transactions);
+}
+
+#[test]
+fn topics_that_grow_and_come_back_lose_nothing() {
+    nothing_is_broken_in(Scenario::Topics, FEW);
+}
+
+#[test]
+fn weaker_settings_keep_the_promises_that_they_make() {
+    nothing_is_broken_in(Scenario::Settings, 2 * FEW);
+}
+
+#[test]
+fn a_consumer_that_seeks_and_pauses_is_given_what_comes_next() {
+    nothing_is_broken_in(Scenario::Seeks, FEW);
+}
+
+#[test]
+fn connections_reset_at_any_byte_break_nothing() {
+    nothing_is_broken_in(Scenario::Resets, FEW);
+}
+
+#[test]
+fn cuts_between_brokers_break_nothing() {
+    nothing_is_broken_in(Scenario::Cuts, FEW);
+}
+
+#[test]
+fn clocks_that_jump_and_drift_break_nothing() {
+    nothing_is_broken_in(Scenario::Clocks, FEW);
+}
+
+#[test]
+fn full_disks_break_nothing() {
+    nothing_is_broken_in(Scenario::Disks, FEW);
 }
 
 /// The seeds are worth something: with each version of transactions there are commits and aborts, and coordinators move.

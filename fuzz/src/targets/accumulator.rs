@@ -315,7 +315,7 @@ impl Bench {
         } else {
             self.refused.extend(numbers);
         }
-        for lost in self.queue.fail(batch, written_unknown) {
+        for lost in self.queue.fail(batch) {
             self.fail(&lost, true);
         }
     }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use curtail_proto::position::{Spot, Version};
+use curtail_proto::{
+    plant::{Plant, planted},
+    position::{Spot, Version},
+};
 use curtail_wire::{
     fetch::AbortedTransaction,
     records::{
@@ -330,7 +333,9 @@ struct Aborted {
 
 impl Aborted {
     fn new(mut transactions: Vec<AbortedTransaction>) -> Self {
-        transactions.sort_by_key(|t| std::cmp::Reverse(t.first_offset));
+        if !planted(Plant::AbortedUnsorted) {
+            transactions.sort_by_key(|t| std::cmp::Reverse(t.first_offset));
+        }
         Self { ahead: transactions, open: BTreeSet::new() }
     }
 

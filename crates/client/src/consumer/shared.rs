@@ -17,6 +17,7 @@ use curtail_proto::{
     backoff::Backoff,
     later::Later,
     metadata::Snapshot,
+    plant::{Plant, planted},
     position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
 use curtail_wire::{ErrorCode, Uuid, frame};
@@ -682,7 +683,9 @@ impl State {
     pub(super) fn pause(&mut self, at: &TopicPartition, reading: Option<Cursor>, limit: usize) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         assigned.paused = true;
-        self.park(at, reading, None, limit);
+        if !planted(Plant::PauseLeaks) {
+            self.park(at, reading, None, limit);
+        }
         self.touch(at);
     }
 

@@ -8,6 +8,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use curtail_proto::plant::{Plant, planted};
+
 use super::sync::{Mutex, OnceLock};
 
 /// The place of one waiter; belongs to one [`Awaited`].
@@ -100,7 +102,8 @@ impl<T: 'static> Awaited<T> {
             return;
         }
         let waiters = std::mem::replace(&mut *self.waiters.lock(), Waiters::NONE);
-        for entry in waiters.slots {
+        let dropped = usize::from(planted(Plant::WakeUpDropped));
+        for entry in waiters.slots.into_iter().skip(dropped) {
             if let Entry::Waits(waker) = entry {
                 waker.wake();
             }

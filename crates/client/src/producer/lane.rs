@@ -23,6 +23,7 @@ use curtail_proto::{
     load::Load,
     metadata::Leader,
     pipelining::Pipelining,
+    plant::{Plant, planted},
     suspicion::{AnswerTime, AtomicTrouble, Health, Suspicion, Trouble},
 };
 use curtail_wire::{
@@ -454,7 +455,10 @@ impl Lane {
                 topic: &sent.partition.topic,
                 topic_id: sent.topic_id,
                 partition: sent.partition.index,
-                payload: sent.batch.payload(),
+                payload: match sent.batch.attempts > 1 && planted(Plant::BufferReused) {
+                    true => batches[0].batch.payload(),
+                    false => sent.batch.payload(),
+                },
             })
             .collect();
         let timeout = config.common.request_timeout;

@@ -9,6 +9,7 @@ use curtail_proto::{
     classify::{Context, Verdict, classify, may_have_been_written},
     later::Later,
     metadata::{Hint, Leader, Node},
+    plant::{Plant, planted},
 };
 use curtail_wire::{
     ErrorCode,
@@ -258,7 +259,8 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     let mut state = partition.state.lock();
     let leader = state.leader;
     // A leader that is news is asked at once; the same one again only after a pause (KIP-951).
-    let moved = shared.may_retry_at_once() && state.is_led_anew_since(former);
+    let is_new = state.is_led_anew_since(former) || planted(Plant::NoBackoff);
+    let moved = shared.may_retry_at_once() && is_new;
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;
         now.later(backoff.after(failures, shared.env.entropy.unit())).into_std()

@@ -17,6 +17,7 @@ use curtail_proto::{
     backoff::Backoff,
     later::Later,
     metadata::{Snapshot, Topic},
+    plant::{Plant, planted},
     suspicion::Trouble,
 };
 use curtail_wire::{ErrorCode, cold::messages};
@@ -43,7 +44,7 @@ use super::{
     waiting::WaitingRoom,
 };
 use crate::{
-    Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
+    Acks, Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
     metadata::{AutoCreate, Listener, MetadataHandle, Retired},
     metrics::ProducerStats,
 };
@@ -558,6 +559,9 @@ impl Shared {
         at: Instant,
         error: &Error,
     ) {
+        if self.config.acks == Acks::None && planted(Plant::NoExpiryWithoutAcks) {
+            return;
+        }
         let expired = state.queue.expire(&self.policy, at.into_std());
         let mut lost = Vec::new();
         for batch in &expired {

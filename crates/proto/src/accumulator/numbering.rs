@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use curtail_wire::records::{ProducerStamp, mark_transactional, stamp};
 
 use super::{Batch, Idempotence, Incarnation, PartitionQueue, ProducerIdentity};
+use crate::plant::{Plant, planted};
 
 /// Where the partition's sequence stands.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,8 @@ pub(super) struct SpentId(pub(super) i64);
 impl<C> PartitionQueue<C> {
     /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
     pub(super) fn number(&mut self, batch: &mut Batch<C>, idempotence: Idempotence) {
-        if batch.stamp.is_some() {
+        let renumbers = batch.outcome_unknown && planted(Plant::DoubtfulRenumbered);
+        if batch.stamp.is_some() && !renumbers {
             return;
         }
         let new = match idempotence {

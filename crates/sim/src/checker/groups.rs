@@ -34,6 +34,7 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
     let mut violations = Ownership::check(group);
     violations.extend(check_generations(&group.log));
     violations.extend(check_commits(group));
+    violations.extend(check_handovers(group));
     violations.extend(check_acknowledged(group));
     violations.extend(check_complete(history, group));
     violations
@@ -205,6 +206,49 @@ fn committed_between(
     }
     found.insert(before);
     found
+}
+
+/// Without any trouble, a member that commits automatically and lets go of a partition in a poll has committed its position
+/// before another member begins there.
+fn check_handovers(group: &GroupHistory) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    if !group.trouble.is_empty() {
+        return violations;
+    }
+    let mut next: BTreeMap<(u32, i32), i64> = BTreeMap::new();
+    let mut released: BTreeMap<i32, (u32, i64)> = BTreeMap::new();
+    let mut excused: BTreeSet<u32> = BTreeSet::new();
+    for deed in &group.deeds {
+        let member = deed.member;
+        match &deed.what {
+            What::Neglects | What::Ended => {
+                excused.insert(member);
+            }
+            What::Revoked(partitions) if group.automatic.contains(&member) => {
+                for partition in partitions {
+                    if let Some(position) = next.remove(&(member, *partition)) {
+                        released.insert(*partition, (member, position));
+                    }
+                }
+            }
+            &What::Given(partition, given) => {
+                next.insert((member, partition), given + 1);
+                let Some((former, position)) = released.remove(&partition) else { continue };
+                let is_handover = former != member && !excused.contains(&former);
+                if is_handover && given < position {
+                    let members = (former, member);
+                    violations.push(Violation::HandoverUncommitted {
+                        members,
+                        partition,
+                        position,
+                        given,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
 }
 
 /// No generation gives a partition to two of its members.

@@ -3,6 +3,7 @@
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
 mod groups;
+mod liveness;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use crate::history::{End, History, Outcome, ReadBack, RecordId, Sent};
+use crate::history::{End, History, Outcome, PLACES, ReadBack, RecordId, Sent, StaleSend};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,6 +226,73 @@ pub enum Violation {
         /// The record.
         id: RecordId,
     },
+    /// The outcome of a record came later than its settings allow.
+    TooLate {
+        /// The record.
+        id: RecordId,
+        /// When the outcome was due.
+        due: Duration,
+        /// When it came.
+        settled: Duration,
+    },
+    /// A client closed a healthy connection.
+    NeedlessDisconnect {
+        /// Client and broker.
+        between: (String, String),
+        /// When.
+        at: Duration,
+        /// Age of the oldest request without a response.
+        unanswered: Option<Duration>,
+    },
+    /// A consumer returned a record out of place: of a paused partition, or another one than comes next after a seek.
+    Strayed {
+        /// Partition.
+        partition: i32,
+        /// Offset of the next record; `None` while the partition is paused.
+        expected: Option<i64>,
+        /// Offset of the record.
+        given: i64,
+        /// When.
+        at: Duration,
+    },
+    /// A batch was sent to a former leader.
+    StaleLeader(StaleSend),
+    /// A record failed because of its sequence number, although the brokers have lost nothing.
+    SequenceRefused {
+        /// The record.
+        id: RecordId,
+        /// What the client said.
+        error: String,
+    },
+    /// A producer sent its records again far too often.
+    RetryStorm {
+        /// Producer.
+        producer: u32,
+        /// Records sent again, counted each time.
+        retries: u64,
+        /// Records that it sent.
+        records: usize,
+    },
+    /// A member let go of a partition in a poll, and another one began before its position.
+    HandoverUncommitted {
+        /// Who had it, and who began.
+        members: (u32, u32),
+        /// Partition.
+        partition: i32,
+        /// Position of the former member.
+        position: i64,
+        /// First offset of the other one.
+        given: i64,
+    },
+    /// A producer without a rival was fenced.
+    FencedWithoutRival {
+        /// Producer.
+        producer: u32,
+        /// When.
+        at: Duration,
+        /// Error that the application received.
+        error: String,
+    },
     /// The run did not end within its limits.
     Hang {
         /// What was outstanding.
@@ -266,6 +334,14 @@ impl Violation {
             Self::CommitGone { .. } => "commit-gone",
             Self::NeverGiven { .. } => "never-given",
             Self::NoOutcome { .. } => "no-outcome",
+            Self::TooLate { .. } => "too-late",
+            Self::NeedlessDisconnect { .. } => "needless-disconnect",
+            Self::Strayed { .. } => "strayed",
+            Self::StaleLeader(_) => "stale-leader",
+            Self::SequenceRefused { .. } => "sequence-refused",
+            Self::RetryStorm { .. } => "retry-storm",
+            Self::HandoverUncommitted { .. } => "handover-uncommitted",
+            Self::FencedWithoutRival { .. } => "fenced-without-rival",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
         }
@@ -382,6 +458,32 @@ impl fmt::Display for Violation {
                 write!(f, "offset {offset} of partition {partition} was given to nobody")
             }
             Self::NoOutcome { id } => write!(f, "record {id} has no outcome"),
+            Self::TooLate { id, due, settled } => {
+                write!(f, "the outcome of record {id} was due at {due:?} and came at {settled:?}")
+            }
+            Self::NeedlessDisconnect { between: (client, broker), at, unanswered } => write!(
+                f,
+                "{client} closed its connection to {broker} at {at:?}; oldest unanswered request: {unanswered:?}"
+            ),
+            Self::StaleLeader(StaleSend { at, client, partition, to, known }) => write!(
+                f,
+                "{client} sent a batch of partition {partition} to broker {to} at {at:?}; leader and epoch: {known:?}"
+            ),
+            Self::SequenceRefused { id, error } => write!(f, "record {id} failed: {error}"),
+            Self::RetryStorm { producer, retries, records } => {
+                write!(f, "producer {producer} sent {records} records, and {retries} times again")
+            }
+            Self::HandoverUncommitted { members, partition, position, given } => write!(
+                f,
+                "of members {members:?} the second began at {given} of partition {partition}, the first was at {position}"
+            ),
+            Self::Strayed { partition, expected, given, at } => write!(
+                f,
+                "the consumer returned offset {given} of partition {partition} at {at:?}; next: {expected:?}"
+            ),
+            Self::FencedWithoutRival { producer, at, error } => {
+                write!(f, "producer {producer} has no rival and was fenced at {at:?}: {error}")
+            }
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
         }
@@ -399,23 +501,46 @@ pub fn check(history: &History) -> Vec<Violation> {
             None => violations.push(Violation::Unknown { found: (*partition, *offset) }),
         }
     }
-    for (id, copies) in found.iter().filter(|(_, copies)| copies.len() > 1) {
+    let twice =
+        |(id, copies): &(&RecordId, &Vec<_>)| copies.len() > 1 && history.promise(**id).once;
+    for (id, copies) in found.iter().filter(twice) {
         violations.push(Violation::Duplicated { id: *id, copies: copies.clone() });
     }
     violations.extend(
         history
             .sent
             .iter()
-            .filter_map(|sent| check_outcome(sent, found.get(&sent.id).map_or(&[], Vec::as_slice))),
+            .filter_map(|sent| check_outcome(sent, found.get(&sent.id).map_or(&[], Vec::as_slice)))
+            .filter(|violation| is_promised(history, violation)),
     );
     violations.extend(check_read_order(&history.read));
-    violations.extend(check_producer_order(&found, &history.free));
-    violations.extend(check_offsets_advance(&history.sent));
+    violations.extend(check_producer_order(&found, history));
+    violations.extend(check_offsets_advance(history));
     violations.extend(check_consumed(history));
     violations.extend(check_replicas(history));
     violations.extend(transactions::check(history));
     violations.extend(groups::check(history));
+    violations.extend(liveness::check(history));
+    violations.extend(history.stale.iter().cloned().map(Violation::StaleLeader));
+    violations.extend(check_refusals(history));
+    violations.extend(check_retries(history));
+    violations.extend(history.strays.iter().map(|stray| Violation::Strayed {
+        partition: stray.partition,
+        expected: stray.expected,
+        given: stray.given,
+        at: stray.at,
+    }));
     violations
+}
+
+/// Whether the settings of the producer promise that this does not happen.
+fn is_promised(history: &History, violation: &Violation) -> bool {
+    match violation {
+        Violation::Lost { id, .. } | Violation::Misplaced { id, .. } => {
+            history.promise(*id).durable && !history.buried.contains(id)
+        }
+        _ => true,
+    }
 }
 
 /// What the client said against where the record is.
@@ -454,16 +579,47 @@ fn check_read_order(read: &[ReadBack]) -> Vec<Violation> {
     violations
 }
 
+/// Brokers that have lost nothing refuse no sequence number for good, unless the topic was replaced.
+fn check_refusals(history: &History) -> impl Iterator<Item = Violation> {
+    const REFUSALS: [&str; 3] =
+        ["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"];
+    history.sent.iter().filter(|sent| !history.buried.contains(&sent.id)).filter_map(|sent| {
+        // What may have been written may follow a lost batch, and then fails with the refusal that ended its wait.
+        let Outcome::NotWritten { error } = &sent.outcome else { return None };
+        // A rival or an abort explains what a transactional producer receives. A batch that waits for an earlier one may be
+        // refused until it expires.
+        let refused = history.transactions.is_empty()
+            && !error.contains("delivery.timeout.ms")
+            && REFUSALS.iter().any(|refusal| error.contains(refusal));
+        refused.then(|| Violation::SequenceRefused { id: sent.id, error: error.clone() })
+    })
+}
+
+/// Times that a record may be sent again on average.
+const RETRIES: u64 = 12;
+/// Times that the records of a producer may be sent again besides.
+const RETRIES_MORE: u64 = 300;
+
+/// Backoff and waiting for another leader bound how often records are sent again.
+fn check_retries(history: &History) -> impl Iterator<Item = Violation> {
+    history.retries.iter().filter_map(|(&producer, &retries)| {
+        let records = history.sent.iter().filter(|sent| sent.id.producer == producer).count();
+        let storm = retries > RETRIES * records as u64 + RETRIES_MORE;
+        storm.then_some(Violation::RetryStorm { producer, retries, records })
+    })
+}
+
 /// Records of a producer lie in each partition in the order of their sends, but for those that may change their
 /// partition. A record with several copies counts
 /// where it is first: the others are reported as such.
 fn check_producer_order(
     found: &BTreeMap<RecordId, Vec<(i32, i64)>>,
-    free: &BTreeSet<RecordId>,
+    history: &History,
 ) -> Vec<Violation> {
+    let is_bound = |id: &RecordId| !history.free.contains(id) && history.promise(*id).ordered;
     let mut last: BTreeMap<(u32, i32), (RecordId, i64)> = BTreeMap::new();
     let mut violations = Vec::new();
-    for (id, copies) in found.iter().filter(|(id, _)| !free.contains(id)) {
+    for (id, copies) in found.iter().filter(|(id, _)| is_bound(id)) {
         let Some(&(partition, offset)) = copies.iter().min_by_key(|(_, offset)| *offset) else {
             continue;
         };
@@ -478,7 +634,8 @@ fn check_producer_order(
 }
 
 /// An acknowledged offset is above every offset of the partition that was acknowledged before the send began.
-fn check_offsets_advance(sent: &[Sent]) -> Vec<Violation> {
+fn check_offsets_advance(history: &History) -> Vec<Violation> {
+    let sent = &history.sent;
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
         // At the same time, the send counts as begun before the acknowledgement came: that proves less.
@@ -487,6 +644,9 @@ fn check_offsets_advance(sent: &[Sent]) -> Vec<Violation> {
     }
     let mut events: Vec<(Duration, Event)> = Vec::new();
     for (index, record) in sent.iter().enumerate() {
+        if !history.promise(record.id).durable || history.buried.contains(&record.id) {
+            continue;
+        }
         if let Outcome::Acknowledged { at, offset: Some(_), .. } = record.outcome {
             events.push((record.at, Event::Begin(index)));
             events.push((at, Event::Acknowledged(index)));
@@ -522,7 +682,8 @@ fn check_consumed(history: &History) -> Vec<Violation> {
     type Log = BTreeMap<i32, Vec<(i64, Option<RecordId>)>>;
     let by_partition = |records: &[ReadBack]| -> Log {
         let mut logs = Log::new();
-        for record in records {
+        // The consumer reads the first topic only.
+        for record in records.iter().filter(|record| record.partition < PLACES) {
             logs.entry(record.partition).or_default().push((record.offset, record.id));
         }
         logs

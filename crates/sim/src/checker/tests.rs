@@ -9,14 +9,18 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+fn sent(number: u32, at: Duration, outcome: Outcome) -> Sent {
+    Sent { id: id(1, number), at, due: at + ms(20), settled: Some(at + ms(10)), outcome }
+}
+
 /// A record sent at `at` and acknowledged 10 ms later.
 fn acknowledged(number: u32, at: u64, partition: i32, offset: i64) -> Sent {
     let outcome = Outcome::Acknowledged { at: ms(at + 10), partition, offset: Some(offset) };
-    Sent { id: id(1, number), at: ms(at), outcome }
+    sent(number, ms(at), outcome)
 }
 
 fn failed(number: u32, outcome: Outcome) -> Sent {
-    Sent { id: id(1, number), at: ms(0), outcome }
+    sent(number, ms(0), outcome)
 }
 
 fn read(number: u32, partition: i32, offset: i64) -> ReadBack {

@@ -6,7 +6,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Waker},
 };
@@ -14,7 +14,11 @@ use std::{
 use curtail_net::Entropy;
 use parking_lot::Mutex;
 
-use crate::trace::Trace;
+use super::Skew;
+use crate::{
+    history::{Disconnect, StaleSend},
+    trace::Trace,
+};
 
 /// The shared state of the virtual network. Clones are handles to the same one.
 #[derive(Clone)]
@@ -29,6 +33,14 @@ struct Inner {
     connections: Mutex<BTreeMap<Link, Vec<Weak<Life>>>>,
     /// Links that a fault has in its hands.
     claimed: Mutex<BTreeSet<Link>>,
+    /// Most bytes that a new connection of a client carries before it breaks; 0 for no limit.
+    fuse: AtomicU64,
+    /// By host, how far its clock is off.
+    skews: Mutex<BTreeMap<String, Skew>>,
+    /// Batches sent to former leaders.
+    stale: Mutex<Vec<StaleSend>>,
+    /// Connections that running clients closed.
+    disconnects: Mutex<Vec<Disconnect>>,
 }
 
 /// Whether a connection's end is still of use, and who waits on it.
@@ -52,7 +64,7 @@ impl Life {
         *self.writer.lock() = Some(cx.waker().clone());
     }
 
-    fn kill(&self) {
+    pub(super) fn kill(&self) {
         self.broken.store(true, Ordering::Relaxed);
         for waiting in [&self.reader, &self.writer] {
             if let Some(waker) = waiting.lock().take() {
@@ -79,6 +91,10 @@ impl Fabric {
             names: Mutex::default(),
             connections: Mutex::default(),
             claimed: Mutex::default(),
+            fuse: AtomicU64::new(0),
+            skews: Mutex::default(),
+            stale: Mutex::default(),
+            disconnects: Mutex::default(),
         }))
     }
 
@@ -102,6 +118,58 @@ impl Fabric {
             return len;
         }
         1 + self.0.entropy.below(len as u64) as usize
+    }
+
+    /// From now on new connections of clients break after at most `after` bytes in one direction (0: they do not).
+    pub(crate) fn set_fuse(&self, after: u64) {
+        self.0.fuse.store(after, Ordering::Relaxed);
+    }
+
+    /// Bytes that a new connection of a client carries, written and read.
+    pub(super) fn fuse(&self) -> (u64, u64) {
+        let after = self.0.fuse.load(Ordering::Relaxed);
+        if after == 0 {
+            return (u64::MAX, u64::MAX);
+        }
+        let bytes = 1 + self.0.entropy.below(after);
+        match self.0.entropy.below(2) {
+            0 => (bytes, u64::MAX),
+            _ => (u64::MAX, bytes),
+        }
+    }
+
+    /// How far the clock of a host is off.
+    pub(crate) fn skew(&self, host: &str) -> Skew {
+        self.0.skews.lock().entry(host.to_owned()).or_default().clone()
+    }
+
+    /// Name of a host.
+    pub(super) fn name_of(&self, ip: IpAddr) -> String {
+        let names = self.0.names.lock();
+        let found = names.iter().find(|(_, known)| **known == ip);
+        found.map_or_else(|| ip.to_string(), |(name, _)| name.clone())
+    }
+
+    pub(super) fn add_stale(&self, sends: Vec<StaleSend>) {
+        for send in sends {
+            self.trace().event(&send.client, format_args!("stale {send:?}"));
+            self.0.stale.lock().push(send);
+        }
+    }
+
+    /// Batches sent to former leaders so far.
+    pub(crate) fn stale(&self) -> Vec<StaleSend> {
+        self.0.stale.lock().clone()
+    }
+
+    pub(super) fn add_disconnect(&self, disconnect: Disconnect) {
+        self.trace().event(&disconnect.client, format_args!("closed {disconnect:?}"));
+        self.0.disconnects.lock().push(disconnect);
+    }
+
+    /// Connections that running clients closed so far.
+    pub(crate) fn disconnects(&self) -> Vec<Disconnect> {
+        self.0.disconnects.lock().clone()
     }
 
     pub(crate) fn join(&self, a: IpAddr, b: IpAddr) -> Arc<Life> {

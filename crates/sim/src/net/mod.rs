@@ -5,11 +5,14 @@
 //! been silent for longer than `TCP_USER_TIMEOUT`.
 
 mod fabric;
+mod leaders;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use fabric::Fabric;
+pub use watch::{Client, Presence};
 
 use std::{
     io,
@@ -18,6 +21,7 @@ use std::{
 };
 
 use curtail_net::{BoxFuture, Entropy, Env, Listener, Net, Socket, SocketOptions, WallClock};
+use parking_lot::Mutex;
 use socket::{SimListener, SimSocket};
 use std::sync::Arc;
 
@@ -26,12 +30,13 @@ use std::sync::Arc;
 pub struct TurmoilNet {
     fabric: Fabric,
     host: Arc<str>,
+    client: Option<Client>,
 }
 
 impl TurmoilNet {
     /// The network of `host`, which must be a name that the fabric knows.
     pub fn new(fabric: &Fabric, host: &str) -> Self {
-        Self { fabric: fabric.clone(), host: host.into() }
+        Self { fabric: fabric.clone(), host: host.into(), client: None }
     }
 }
 
@@ -63,7 +68,7 @@ impl Net for TurmoilNet {
             let stream = turmoil::net::TcpStream::connect(addr).await;
             let outcome = stream.as_ref().err();
             self.fabric.trace().event(&self.host, format_args!("connected {addr} {outcome:?}"));
-            let socket = SimSocket::new(stream?, &self.fabric, &self.host)?;
+            let socket = SimSocket::new(stream?, &self.fabric, &self.host, self.client.as_ref())?;
             Ok(Box::new(socket) as Box<dyn Socket>)
         })
     }
@@ -79,20 +84,61 @@ impl Net for TurmoilNet {
     }
 }
 
-/// Wall-clock time that starts at a fixed date and moves with virtual time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SimClock;
+/// Wall-clock time of a host: it starts at a fixed date, moves with virtual time, and may be wrong.
+#[derive(Clone, Debug, Default)]
+pub struct SimClock {
+    skew: Skew,
+}
+
+/// How far a clock is off. Clones are handles to the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Skew(Arc<Mutex<Wrong>>);
+
+#[derive(Debug, Default)]
+struct Wrong {
+    by_ms: i64,
+    ms_per_second: i64,
+    since: Duration,
+}
+
+impl Wrong {
+    fn now(&self) -> i64 {
+        let since = crate::trace::now().saturating_sub(self.since).as_millis() as i64;
+        self.by_ms + since * self.ms_per_second / 1000
+    }
+}
+
+impl Skew {
+    /// Makes the clock jump.
+    pub(crate) fn jump(&self, by_ms: i64) {
+        self.0.lock().by_ms += by_ms;
+    }
+
+    /// Makes the clock run faster, by so much in each second, or slower.
+    pub(crate) fn drift(&self, ms_per_second: i64) {
+        let mut wrong = self.0.lock();
+        let by_ms = wrong.now();
+        *wrong = Wrong { by_ms, ms_per_second, since: crate::trace::now() };
+    }
+}
 
 /// 2026-01-01T00:00:00Z.
 pub(crate) const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 impl WallClock for SimClock {
     fn now_ms(&self) -> i64 {
-        (EPOCH + crate::trace::now()).as_millis() as i64
+        (EPOCH + crate::trace::now()).as_millis() as i64 + self.skew.0.lock().now()
     }
+}
+
+/// `env` of a client on `host` whose connections are observed.
+pub fn observed(fabric: &Fabric, host: &str, env: &Env, client: &Client) -> Env {
+    let net = TurmoilNet { client: Some(client.clone()), ..TurmoilNet::new(fabric, host) };
+    Env { net: Arc::new(net), ..env.clone() }
 }
 
 /// What a client or a broker on `host` takes from outside. `entropy` should be a fork of its own.
 pub fn env(fabric: &Fabric, host: &str, entropy: Entropy) -> Env {
-    Env { net: Arc::new(TurmoilNet::new(fabric, host)), wall: Arc::new(SimClock), entropy }
+    let wall = Arc::new(SimClock { skew: fabric.skew(host) });
+    Env { net: Arc::new(TurmoilNet::new(fabric, host)), wall, entropy }
 }

@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead as _, ReadBuf};
 use turmoil::net::{TcpListener, TcpStream};
 
-use super::fabric::{Fabric, Life};
+use super::{
+    fabric::{Fabric, Life},
+    watch::{Client, Watch},
+};
 
 /// Bytes that travel as one message at most; a write of more takes several.
 const MAX_SEGMENT: usize = 64 * 1024;
@@ -27,10 +30,27 @@ pub(super) struct SimSocket {
     host: Arc<str>,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Of the connections of clients.
+    watch: Option<Mutex<Watch>>,
+    /// Bytes that may still be written and read before the connection breaks.
+    fuse: Mutex<(u64, u64)>,
+}
+
+impl Drop for SimSocket {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.as_ref().filter(|_| !self.life.is_broken()) {
+            watch.lock().closed(&self.fabric);
+        }
+    }
 }
 
 impl SimSocket {
-    pub(super) fn new(stream: TcpStream, fabric: &Fabric, host: &Arc<str>) -> io::Result<Self> {
+    pub(super) fn new(
+        stream: TcpStream,
+        fabric: &Fabric,
+        host: &Arc<str>,
+        client: Option<&Client>,
+    ) -> io::Result<Self> {
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         Ok(Self {
             stream: Mutex::new(stream),
@@ -39,7 +59,26 @@ impl SimSocket {
             host: host.clone(),
             local,
             peer,
+            watch: client.map(|client| {
+                let name = fabric.name_of(peer.ip());
+                let id = name.strip_prefix("broker-").and_then(|id| id.parse().ok());
+                Mutex::new(Watch::new(client.clone(), name, id))
+            }),
+            fuse: Mutex::new(client.map_or((u64::MAX, u64::MAX), |_| fabric.fuse())),
         })
+    }
+
+    /// The connection has carried as much as it may.
+    fn reset(&self) -> io::Error {
+        self.life.kill();
+        self.fabric.trace().event(&self.host, format_args!("reset {}", self.peer));
+        io::ErrorKind::ConnectionReset.into()
+    }
+
+    fn watch(&self, note: impl FnOnce(&mut Watch)) {
+        if let Some(watch) = &self.watch {
+            note(&mut watch.lock());
+        }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -60,13 +99,27 @@ impl Socket for SimSocket {
         if total == 0 {
             return Ok(0);
         }
+        let left = self.fuse.lock().0;
+        if left == 0 {
+            return Err(self.reset());
+        }
         let limit = self.fabric.write_limit(total).min(MAX_SEGMENT);
+        let limit = limit.min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut segment = Vec::with_capacity(limit);
         for buf in bufs {
             let room = limit - segment.len();
             segment.extend_from_slice(&buf[..buf.len().min(room)]);
         }
-        let written = self.stream.lock().try_write(&segment)?;
+        let outcome = self.stream.lock().try_write(&segment);
+        match &outcome {
+            Ok(written) => {
+                self.watch(|watch| self.fabric.add_stale(watch.wrote(&segment[..*written])))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.watch(Watch::failed),
+        }
+        let written = outcome?;
+        self.fuse.lock().0 -= written as u64;
         let (local, peer) = (self.local.port(), self.peer);
         self.fabric.trace().write(
             &self.host,
@@ -89,13 +142,24 @@ impl Socket for SimSocket {
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check()?;
         let before = buf.filled().len();
+        let left = self.fuse.lock().1;
+        if left == 0 {
+            return Poll::Ready(Err(self.reset()));
+        }
         let read = Pin::new(&mut *self.stream.lock()).poll_read(cx, buf);
+        let most = before.saturating_add(usize::try_from(left).unwrap_or(usize::MAX));
+        buf.set_filled(buf.filled().len().min(most));
+        self.fuse.lock().1 -= (buf.filled().len() - before) as u64;
         match &read {
             Poll::Pending => self.life.wait_read(cx),
             Poll::Ready(outcome) => {
                 let (local, peer, bytes) =
                     (self.local.port(), self.peer, buf.filled().len() - before);
                 let failed = outcome.as_ref().err().map(io::Error::kind);
+                match bytes {
+                    0 => self.watch(Watch::failed),
+                    _ => self.watch(|watch| watch.read(&buf.filled()[before..])),
+                }
                 self.fabric
                     .trace()
                     .event(&self.host, format_args!("read {peer} -> {local} {bytes} {failed:?}"));
@@ -127,7 +191,7 @@ impl Listener for SimListener {
         Box::pin(async move {
             let (stream, peer) = self.listener.accept().await?;
             self.fabric.trace().event(&self.host, format_args!("accept {peer}"));
-            let socket = SimSocket::new(stream, &self.fabric, &self.host)?;
+            let socket = SimSocket::new(stream, &self.fabric, &self.host, None)?;
             Ok((Box::new(socket) as Box<dyn Socket>, peer))
         })
     }

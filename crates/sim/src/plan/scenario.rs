@@ -6,7 +6,8 @@ use std::{fmt, str::FromStr, time::Duration};
 use curtail_net::Entropy;
 
 use super::{
-    BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Plan, TRANSACTION_LOG_PARTITIONS, groups,
+    BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
+    groups, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -34,11 +35,27 @@ pub enum Scenario {
     Transactions,
     /// A consumer group whose members join, leave, die and stall, while its coordinators and the leaders do the same.
     Groups,
+    /// Partitions are added, a topic is deleted and created again, and a topic is created by its first use, while brokers
+    /// have old metadata.
+    Topics,
+    /// Producers with `acks` 0, 1 and all, without idempotence, with every codec and with extreme limits; some sends are
+    /// dropped.
+    Settings,
+    /// A consumer seeks, pauses and resumes at random.
+    Seeks,
+    /// Connections of the clients break after a number of bytes.
+    Resets,
+    /// Links between brokers lose everything, several at a time, some in one direction only.
+    Cuts,
+    /// The clocks of the hosts jump and drift.
+    Clocks,
+    /// Disks run full, and machines lose what they had not synced.
+    Disks,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 15] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -47,6 +64,13 @@ impl Scenario {
         Self::SlowBroker,
         Self::Transactions,
         Self::Groups,
+        Self::Topics,
+        Self::Settings,
+        Self::Seeks,
+        Self::Resets,
+        Self::Cuts,
+        Self::Clocks,
+        Self::Disks,
     ];
 
     /// Its name on the command line.
@@ -60,6 +84,13 @@ impl Scenario {
             Self::SlowBroker => "slow-broker",
             Self::Transactions => "transactions",
             Self::Groups => "groups",
+            Self::Topics => "topics",
+            Self::Settings => "settings",
+            Self::Seeks => "seeks",
+            Self::Resets => "resets",
+            Self::Cuts => "cuts",
+            Self::Clocks => "clocks",
+            Self::Disks => "disks",
         }
     }
 }
@@ -104,10 +135,19 @@ impl Plan {
             Scenario::SlowBroker => slow_broker(&dice, plan.partitions),
             Scenario::Transactions => transactions(&dice, plan.partitions),
             Scenario::Groups => groups::faults(&dice, plan.partitions, slots),
+            Scenario::Topics => topics::faults(&dice, plan.partitions),
+            Scenario::Settings => settings::faults(&dice, plan.partitions),
+            Scenario::Seeks => seeks(&dice, plan.partitions),
+            Scenario::Resets => resets(&dice, plan.partitions),
+            Scenario::Cuts => cuts(&dice),
+            Scenario::Clocks => clocks(&dice, plan.partitions),
+            Scenario::Disks => disks(&dice, plan.partitions),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
             Scenario::Transactions => plan.transaction_version = dice.one_of(&[1, 2]),
+            Scenario::Topics => topics::prepare(&dice, &mut plan),
+            Scenario::Settings => settings::tune(&dice, &mut plan),
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);
@@ -221,5 +261,71 @@ fn transactions(dice: &Dice, partitions: i32) -> Vec<Fault> {
         fault(Duration::from_millis(200 + n * apart) + dice.ms(0, apart), Duration::ZERO, kind)
     };
     faults.extend((0..10).map(coordinator));
+    faults
+}
+
+fn seeks(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let mut faults = moves(dice, dice.between(0, 10), partitions as u64, 250);
+    let one = |n: u64| {
+        let kind = super::fault(dice, dice.one_of(&[0, 2, 5, 7, 8]), partitions);
+        fault(dice.ms(100 + 700 * n, 700 + 700 * n), dice.ms(100, 2000), kind)
+    };
+    faults.extend((0..dice.between(0, 3)).map(one));
+    faults
+}
+
+fn resets(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let mut faults = moves(dice, dice.between(0, 6), partitions as u64, 400);
+    let after = dice.one_of(&[600, 2000, 20_000]);
+    faults.push(fault(dice.ms(0, 300), dice.ms(1000, 3000), FaultKind::Resets { after }));
+    faults
+}
+
+/// The links are those between brokers only: all that the clients see is what brokers make of it.
+fn cuts(dice: &Dice) -> Vec<Fault> {
+    let one = |n: u64| {
+        let from = dice.broker();
+        let to = 1 + (from - 1 + dice.between(1, 2) as i32) % BROKERS;
+        let (from, to) = (Host::Broker(from), Host::Broker(to));
+        let kind = match dice.between(0, 6) {
+            0 | 1 => FaultKind::Silence { between: from, and: to },
+            2 => FaultKind::CutOffController { broker: dice.broker() },
+            _ => FaultKind::OneWay { from, to },
+        };
+        fault(dice.ms(100 + 200 * n, 600 + 200 * n), dice.ms(300, 4000), kind)
+    };
+    (0..dice.between(2, 8)).map(one).collect()
+}
+
+fn clocks(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let one = |n: u64| {
+        let host = dice.one_of(&[Host::Clients, Host::Broker(1), Host::Broker(2), Host::Broker(3)]);
+        let far = dice.one_of(&[50, 5000, 3_600_000, 864_000_000]);
+        let by_ms = dice.between(0, 2 * far) as i64 - far as i64;
+        let kind = match dice.between(0, 2) {
+            0 => FaultKind::ClockDrift { host, by_ms: dice.between(0, 1800) as i64 - 900 },
+            _ => FaultKind::ClockJump { host, by_ms },
+        };
+        fault(dice.ms(50 + 150 * n, 300 + 150 * n), Duration::ZERO, kind)
+    };
+    let mut faults: Vec<Fault> = (0..dice.between(3, 12)).map(one).collect();
+    faults.extend(moves(dice, dice.between(0, 6), partitions as u64, 400));
+    let broker = dice.broker();
+    let kill = FaultKind::Kill { broker, disk: Crash::KeepsAll };
+    faults.push(fault(dice.ms(500, 1500), dice.ms(50, 2000), kill));
+    faults
+}
+
+fn disks(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let one = |n: u64| {
+        let broker = dice.broker();
+        let kind = match dice.between(0, 3) {
+            0 => FaultKind::Kill { broker, disk: Crash::LosesUnsynced },
+            _ => FaultKind::DiskFull { broker, room: dice.one_of(&[0, 100, 3000]) },
+        };
+        fault(dice.ms(100 + 700 * n, 700 + 700 * n), dice.ms(100, 2500), kind)
+    };
+    let mut faults: Vec<Fault> = (0..dice.between(1, 4)).map(one).collect();
+    faults.extend(moves(dice, dice.between(0, 6), partitions as u64, 400));
     faults
 }

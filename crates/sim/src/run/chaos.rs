@@ -23,6 +23,11 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         shared.cluster.broker(broker).ok_or("no such broker")?.up().await;
     }
     shared.cluster.create_topic(TOPIC, shared.plan.partitions, BROKERS as i16, &[])?;
+    for topic in &shared.plan.more_topics {
+        if let Some(partitions) = topic.partitions {
+            shared.cluster.create_topic(topic.name, partitions, BROKERS as i16, &[])?;
+        }
+    }
     shared.cluster.settled().await;
     shared.stage.send_replace(Stage::Running);
     let mut faults = JoinSet::new();
@@ -45,7 +50,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
 async fn inflict(shared: &Shared, fault: &Fault) {
     let begin = now();
     carry_out(shared, fault).await;
-    if let Some(group) = &mut shared.history.lock().group {
+    let mut history = shared.history.lock();
+    history.faults.push((begin, now()));
+    if let Some(group) = &mut history.group {
         group.trouble.push((begin, now()));
     }
 }
@@ -55,7 +62,9 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
     let cluster = &shared.cluster;
     trace.event("chaos", format_args!("begin {fault:?}"));
     match fault.kind {
-        FaultKind::Kill { broker, disk } => kill(shared, broker, disk, fault.lasts).await,
+        FaultKind::Kill { broker, disk } => {
+            kill(shared, broker, disk, fault.lasts).await;
+        }
         FaultKind::Freeze { broker } => freeze(shared, broker, fault.lasts).await,
         FaultKind::MoveLeader { partition, to } => {
             let moved = cluster.move_leader(TOPIC, partition, to).is_ok();
@@ -97,6 +106,35 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
                 silence(shared, broker, member, fault.lasts).await;
             }
         }
+        FaultKind::Grow { topic, to } => {
+            let grown = cluster.add_partitions(shared.topic(topic), to).is_ok();
+            trace.event("chaos", format_args!("topic {topic} has {to} partitions: {grown}"));
+        }
+        FaultKind::Recreate { topic, partitions } => {
+            recreate(shared, topic, partitions, fault.lasts).await;
+        }
+        FaultKind::DiskFull { broker, room } => {
+            let disk = &shared.disks[broker as usize - 1];
+            disk.set_capacity(Some(disk.used() + room));
+            sleep(fault.lasts).await;
+            disk.set_capacity(None);
+            // A broker that has started on a full disk keeps its replicas offline until it starts again.
+            while !kill(shared, broker, Crash::KeepsAll, Duration::ZERO).await {
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+        FaultKind::CutOffController { broker } => {
+            cluster.cut_off(broker, true);
+            sleep(fault.lasts).await;
+            cluster.cut_off(broker, false);
+        }
+        FaultKind::Resets { after } => {
+            shared.fabric.set_fuse(after);
+            sleep(fault.lasts).await;
+            shared.fabric.set_fuse(0);
+        }
+        FaultKind::ClockJump { host, by_ms } => shared.fabric.skew(&host.name()).jump(by_ms),
+        FaultKind::ClockDrift { host, by_ms } => shared.fabric.skew(&host.name()).drift(by_ms),
         FaultKind::OneWay { from, to } => one_way(shared, from, to, fault.lasts).await,
     }
     trace.event("chaos", format_args!("end {fault:?}"));
@@ -128,14 +166,15 @@ async fn freeze(shared: &Shared, broker: i32, lasts: Duration) {
     shared.casualties.lock().down.remove(&broker);
 }
 
-async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) {
+/// Returns whether the broker could be taken down.
+async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> bool {
     let crash = {
         let mut casualties = shared.casualties.lock();
         let alone = casualties.down.is_empty();
         if !casualties.take_down(broker) {
-            return;
+            return false;
         }
-        let crash = if alone && all_in_sync(shared) { disk } else { Crash::KeepsAll };
+        let crash = if alone && shared.is_whole() { disk } else { Crash::KeepsAll };
         casualties.forgetful = crash == Crash::LosesUnsynced;
         crash
     };
@@ -148,17 +187,34 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) {
         shared.note(format!(
             "waiting for broker {broker}, which lost a part of its logs, to be in sync"
         ));
-        shared.cluster.wait_until(|_| all_in_sync(shared)).await;
+        shared.cluster.wait_until(|_| shared.is_whole()).await;
     }
     let mut casualties = shared.casualties.lock();
     casualties.down.remove(&broker);
     casualties.forgetful &= crash == Crash::KeepsAll;
+    true
 }
 
-fn all_in_sync(shared: &Shared) -> bool {
-    (0..shared.plan.partitions).all(|partition| {
-        shared.cluster.isr(TOPIC, partition).is_some_and(|isr| isr.len() == BROKERS as usize)
-    })
+/// Deletes a topic, and creates it again. What was sent to it until then has no promise.
+async fn recreate(shared: &Shared, topic: usize, partitions: i32, gap: Duration) {
+    let name = shared.topic(topic);
+    if !shared.cluster.delete_topic(name) {
+        return;
+    }
+    sleep(gap).await;
+    let created = shared.cluster.create_topic(name, partitions, BROKERS as i16, &[]);
+    let trace = shared.fabric.trace();
+    trace.event("chaos", format_args!("topic {topic} created again: {}", created.is_ok()));
+    // Brokers with old metadata still serve the former topic.
+    shared.cluster.settled().await;
+    let producers = shared.plan.producers.iter().zip(0..);
+    let concerned: BTreeSet<u32> = producers
+        .filter(|(producer, _)| producer.tuning.topic == topic)
+        .map(|(_, index)| index)
+        .collect();
+    let mut history = shared.history.lock();
+    let sent: Vec<_> = history.sent.iter().map(|sent| sent.id).collect();
+    history.buried.extend(sent.into_iter().filter(|id| concerned.contains(&id.producer)));
 }
 
 async fn silence(shared: &Shared, a: Host, b: Host, lasts: Duration) {

@@ -17,7 +17,7 @@ use tokio::{
 use super::{Shared, Stage, TOPIC};
 use crate::{
     history::{Deed, GroupHistory, What},
-    net,
+    net::{self, Client, Presence},
     plan::{Commits, GroupPlan, Host, LifeEnd, LifePlan, MemberBug},
     trace::now,
 };
@@ -26,6 +26,8 @@ use crate::{
 const DROPPED: u64 = 8;
 /// Of this many polls one is followed by a commit, where the application commits.
 const COMMITTED: u64 = 4;
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Name of the group.
 pub(super) const GROUP: &str = "members";
@@ -159,6 +161,7 @@ async fn wait_until_done(shared: &Shared) {
 
 /// One member, from its begin to its end.
 struct Member {
+    presence: Presence,
     shared: Shared,
     life: LifePlan,
     bug: Option<MemberBug>,
@@ -186,6 +189,8 @@ impl Member {
         let entropy = shared.entropy.fork();
         let host = Host::Member(number / LIVES).name();
         let env = net::env(&shared.fabric, &host, entropy.fork());
+        let client = Client::new(format!("{CLIENT}{number}"), REQUEST_TIMEOUT);
+        let env = net::observed(&shared.fabric, &host, &env, &client);
         let mut config = config(&shared, group, &life).client_id(format!("{CLIENT}{number}"));
         if let Some(instance) = instance {
             shared.history.lock().group.get_or_insert_default().statics.insert(number);
@@ -204,7 +209,8 @@ impl Member {
             shared.history.lock().group.get_or_insert_default().automatic.insert(number);
         }
         let (commits, unread) = (JoinSet::new(), Vec::new());
-        Ok(Self { shared, life, bug: group.bug, number, entropy, consumer, next, commits, unread })
+        let (presence, bug) = (client.present(), group.bug);
+        Ok(Self { presence, shared, life, bug, number, entropy, consumer, next, commits, unread })
     }
 
     fn note(&self, what: What) {
@@ -235,6 +241,7 @@ impl Member {
             }
         }
         self.note(What::Polls);
+        drop(self.presence);
         self.consumer.close().await;
         note(&self.shared, self.number, What::Ended);
         Ok(())
@@ -317,7 +324,7 @@ fn config(shared: &Shared, group: &GroupPlan, life: &LifePlan) -> ConsumerConfig
         .max_poll_interval(group.max_poll_interval)
         .max_poll_records(life.max_poll_records)
         .auto_offset_reset(OffsetReset::Earliest)
-        .request_timeout(ms(2000))
+        .request_timeout(REQUEST_TIMEOUT)
         .default_api_timeout(ms(4000))
         .fetch_max_wait(ms(300))
         .retry_backoff(ms(20), ms(500))

@@ -4,10 +4,17 @@ use std::time::Duration;
 
 use curtail::{Consumer, ConsumerConfig, Error, IsolationLevel, OffsetReset, TopicPartition};
 use curtail_net::Env;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use super::{Shared, TOPIC};
-use crate::{history::ReadBack, payload};
+use crate::{
+    history::ReadBack,
+    net::{self, Client},
+    payload,
+    plan::{Host, Scenario},
+};
+
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// End offsets of the partitions, once they are final.
 pub(crate) type Ends = Option<Vec<i64>>;
@@ -18,24 +25,40 @@ pub(super) async fn follow(
     env: Env,
     mut ends: watch::Receiver<Ends>,
 ) -> Result<(), Error> {
+    let client = Client::new("reader", REQUEST_TIMEOUT);
+    let env = net::observed(&shared.fabric, &Host::Clients.name(), &env, &client);
     let mut consumer = Consumer::with_env(config(&shared), &env)?;
-    let partitions: Vec<TopicPartition> =
-        (0..shared.plan.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
-    consumer.assign(partitions.iter().cloned());
-    for partition in &partitions {
-        consumer.seek(partition, 0)?;
-    }
-    let mut next = vec![0; partitions.len()];
+    let mut next: Vec<i64> = Vec::new();
+    let grows = shared.plan.scenario == Some(Scenario::Topics);
     loop {
+        let partitions: Vec<TopicPartition> =
+            (0..shared.partitions()).map(|p| TopicPartition::new(TOPIC, p)).collect();
+        if partitions.len() > next.len() {
+            consumer.assign(partitions.iter().cloned());
+            for partition in &partitions[next.len()..] {
+                consumer.seek(partition, 0)?;
+            }
+            next.resize(partitions.len(), 0);
+        }
         let final_ends = ends.borrow_and_update().clone();
-        if final_ends.is_some_and(|ends| next.iter().zip(&ends).all(|(next, end)| next >= end)) {
+        let is_at_end = |ends: Vec<i64>| next.iter().zip(&ends).all(|(next, end)| next >= end);
+        if final_ends.is_some_and(is_at_end) {
+            client.leave();
             consumer.close().await;
             return Ok(());
         }
         let records = tokio::select! {
             biased;
             _ = ends.changed() => continue,
-            records = consumer.poll(Duration::from_secs(1)) => records?,
+            records = consumer.poll(Duration::from_secs(1)) => records,
+        };
+        let records = match records {
+            // The broker asked has not learned of the new partitions yet.
+            Err(Error::UnknownPartition { .. }) if grows => {
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+            records => records?,
         };
         let mut history = shared.history.lock();
         for record in records {
@@ -85,11 +108,11 @@ pub(super) async fn committed(
     }
 }
 
-fn config(shared: &Shared) -> ConsumerConfig {
+pub(super) fn config(shared: &Shared) -> ConsumerConfig {
     let ms = Duration::from_millis;
     ConsumerConfig::new(shared.cluster.bootstrap())
         .auto_offset_reset(OffsetReset::None)
-        .request_timeout(ms(2000))
+        .request_timeout(REQUEST_TIMEOUT)
         .fetch_max_wait(ms(300))
         .retry_backoff(ms(20), ms(500))
         .reconnect_backoff(ms(20), ms(500))

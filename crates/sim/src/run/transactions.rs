@@ -1,23 +1,74 @@
 //! Transactional producers: commits, aborts, and zombies that go on after somebody else has taken their place.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use curtail::{Delivery, Env, Error, ProducerConfig, Record, Result, TransactionalProducer};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::workload::{self, Work};
 use crate::{
-    history::{End, Outcome, RecordId, Transaction},
+    history::{End, Fencing, Outcome, RecordId, Transaction},
+    net::{self, Client, Presence},
     payload,
-    run::TOPIC,
+    plan::Host,
+    run::{Shared, TOPIC},
+    trace::now,
 };
 
+/// `max.block.ms`.
+const MAX_BLOCK: Duration = Duration::from_secs(3);
 /// Most records of a transaction.
 const MOST_RECORDS: u64 = 8;
 /// Different keys of a worker.
 const KEYS: u64 = 7;
 /// Times a call is made again after it took too long, before a new producer takes over.
 const PATIENCE: u32 = 8;
+
+/// `transaction.timeout.ms`: the coordinator fences the producer of a transaction that takes longer.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A producer, which counts as present until it is dropped or closed.
+struct Held {
+    presence: Presence,
+    producer: TransactionalProducer,
+    tenure: Tenure,
+}
+
+/// Whether anything but a defect may fence a producer.
+#[derive(Clone)]
+struct Tenure {
+    shared: Shared,
+    index: u32,
+    /// Another producer may have taken the transactional id.
+    rival: Arc<AtomicBool>,
+    /// When the transaction began.
+    opened: Duration,
+}
+
+impl Tenure {
+    fn rival_comes(&self) {
+        self.rival.store(true, Ordering::Relaxed);
+    }
+
+    fn note(&self, error: &Error) {
+        if !error.is_fenced() {
+            return;
+        }
+        let at = now();
+        let expired = at.saturating_sub(self.opened) >= TRANSACTION_TIMEOUT;
+        let justified = expired || self.rival.load(Ordering::Relaxed);
+        let error = error.to_string();
+        self.shared.fabric.trace().event("clients", format_args!("fenced {justified} {error}"));
+        let fencing = Fencing { at, producer: self.index, justified, error };
+        self.shared.history.lock().fencings.push(fencing);
+    }
+}
 
 /// How a transaction is meant to end.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +91,10 @@ pub(super) async fn run(work: Work, env: Env) -> Result<(), Error> {
         };
         producer = worker.transaction(producer, intent).await?;
     }
-    drop(producer);
     // What a failed producer left open would hide everything behind it until its timeout.
-    worker.take_over().await?.close().await?;
+    let Held { presence, producer, .. } = worker.succeed(producer).await?;
+    drop(presence);
+    producer.close().await?;
     while let Some(ended) = worker.outcomes.join_next().await {
         ended.map_err(|_| Error::Closed)?;
     }
@@ -57,18 +109,41 @@ struct Worker {
 }
 
 impl Worker {
+    /// Replaces a producer that can do nothing more.
+    async fn succeed(&self, former: Held) -> Result<Held, Error> {
+        let Held { presence, producer, tenure } = former;
+        drop((presence, producer));
+        tenure.rival_comes();
+        self.take_over().await
+    }
+
     /// A new producer with the worker's transactional id; it fences the one before.
-    async fn take_over(&self) -> Result<TransactionalProducer, Error> {
+    async fn take_over(&self) -> Result<Held, Error> {
+        let shared = &self.work.shared;
+        let mut abandoned = false;
         loop {
-            let mut producer = TransactionalProducer::with_env(self.config(), &self.env)?;
+            let name = format!("transactional-{}", self.work.index);
+            let client = Client::new(name, self.work.plan.request_timeout);
+            let env = net::observed(&shared.fabric, &Host::Clients.name(), &self.env, &client);
+            let mut producer = TransactionalProducer::with_env(self.config(), &env)?;
+            // A late InitProducerId of an abandoned producer fences this one.
+            let rival = Arc::new(AtomicBool::new(abandoned));
+            let (index, opened) = (self.work.index, now());
+            let tenure = Tenure { shared: shared.clone(), index, rival, opened };
+            let presence = client.present();
             for _ in 0..PATIENCE {
                 match producer.init_transactions().await {
-                    Ok(()) => return Ok(producer),
-                    Err(error) if error.is_fatal() => break,
+                    Ok(()) => return Ok(Held { presence, producer, tenure }),
+                    Err(error) if error.is_fatal() => {
+                        tenure.note(&error);
+                        break;
+                    }
                     // The limit of the whole run ends this.
                     Err(_) => sleep(Duration::from_millis(50)).await,
                 }
             }
+            drop(presence);
+            abandoned = true;
         }
     }
 
@@ -76,18 +151,15 @@ impl Worker {
         self.work
             .config()
             .transactional_id(format!("transactional-{}", self.work.index))
-            .transaction_timeout(Duration::from_secs(10))
-            .max_block(Duration::from_secs(3))
+            .transaction_timeout(TRANSACTION_TIMEOUT)
+            .max_block(MAX_BLOCK)
     }
 
     /// One transaction. Gives the producer for the next one: the same, or its successor.
-    async fn transaction(
-        &mut self,
-        mut producer: TransactionalProducer,
-        intent: Intent,
-    ) -> Result<TransactionalProducer, Error> {
+    async fn transaction(&mut self, mut held: Held, intent: Intent) -> Result<Held, Error> {
         let mut sent = Vec::new();
-        match producer.begin_transaction().await {
+        held.tenure.opened = now();
+        match held.producer.begin_transaction().await {
             Ok(transaction) => {
                 for _ in 0..=self.work.entropy.below(MOST_RECORDS) {
                     self.pause().await;
@@ -97,27 +169,31 @@ impl Worker {
                     let value = payload::value(id);
                     let record = Record::to(TOPIC).key(&key).value(&value);
                     let delivery = transaction.send(record).await;
-                    if self.note(slot, delivery) {
+                    if self.note(slot, delivery, &held.tenure) {
                         sent.push(id);
                     }
                 }
             }
-            Err(_) => return self.take_over().await,
+            Err(error) => {
+                held.tenure.note(&error);
+                return self.succeed(held).await;
+            }
         }
         let (end, next) = match intent {
             Intent::Commit => {
-                let end = commit(&mut producer).await;
-                let fine = end == End::Committed || abort(&mut producer).await;
-                (end, if fine { producer } else { self.take_over().await? })
+                let end = commit(&mut held).await;
+                let fine = end == End::Committed || abort(&mut held).await;
+                (end, if fine { held } else { self.succeed(held).await? })
             }
             Intent::Abort => {
-                let fine = abort(&mut producer).await;
+                let fine = abort(&mut held).await;
                 // It was never committed, whatever became of the abort.
-                (End::Aborted, if fine { producer } else { self.take_over().await? })
+                (End::Aborted, if fine { held } else { self.succeed(held).await? })
             }
             Intent::Zombie => {
+                held.tenure.rival_comes();
                 let successor = self.take_over().await?;
-                let end = match commit(&mut producer).await {
+                let end = match commit(&mut held).await {
                     End::Committed => End::Committed,
                     // The commit began when somebody else had the transactional id.
                     End::Aborted | End::Unknown => End::Aborted,
@@ -144,14 +220,23 @@ impl Worker {
     }
 
     /// Notes what a send came to; says whether the record is part of the transaction.
-    fn note(&mut self, slot: usize, delivery: Result<Delivery>) -> bool {
+    fn note(&mut self, slot: usize, delivery: Result<Delivery>, tenure: &Tenure) -> bool {
         let shared = self.work.shared.clone();
         match delivery {
             Ok(delivery) => {
-                self.outcomes.spawn(async move { workload::settle(&shared, slot, delivery.await) });
+                self.work.accepted(slot);
+                let tenure = tenure.clone();
+                self.outcomes.spawn(async move {
+                    let outcome = delivery.await;
+                    if let Err(error) = &outcome {
+                        tenure.note(error);
+                    }
+                    workload::settle(&shared, slot, outcome);
+                });
                 true
             }
             Err(error) => {
+                tenure.note(&error);
                 workload::note(&shared, slot, Outcome::NotWritten { error: error.to_string() });
                 false
             }
@@ -160,25 +245,31 @@ impl Worker {
 }
 
 /// Commits, and goes on while nobody knows.
-async fn commit(producer: &mut TransactionalProducer) -> End {
+async fn commit(held: &mut Held) -> End {
     for _ in 0..PATIENCE {
-        match producer.commit_transaction().await {
+        match held.producer.commit_transaction().await {
             Ok(()) => return End::Committed,
             Err(Error::Timeout { .. }) => {}
             Err(error) if error.is_abortable() => return End::Aborted,
-            Err(_) => return End::Unknown,
+            Err(error) => {
+                held.tenure.note(&error);
+                return End::Unknown;
+            }
         }
     }
     End::Unknown
 }
 
 /// Aborts; says whether the producer can go on.
-async fn abort(producer: &mut TransactionalProducer) -> bool {
+async fn abort(held: &mut Held) -> bool {
     for _ in 0..PATIENCE {
-        match producer.abort_transaction().await {
+        match held.producer.abort_transaction().await {
             Ok(()) => return true,
             Err(Error::Timeout { .. }) => {}
-            Err(_) => return false,
+            Err(error) => {
+                held.tenure.note(&error);
+                return false;
+            }
         }
     }
     false

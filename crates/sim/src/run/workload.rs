@@ -2,22 +2,27 @@
 
 use std::time::Duration;
 
-use curtail::{Delivery, Error, Producer, ProducerConfig, Record};
+use curtail::{Acks, Delivery, Error, Producer, ProducerConfig, Record};
 use curtail_net::{Entropy, Env};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
-use super::{Shared, Stage, TOPIC, reader, transactions};
+use super::{Shared, Stage, reader, topics::Place, transactions, wanderer};
 use crate::{
-    history::{Outcome, ReadBack, RecordId, Sent},
-    net::{self, TurmoilNet},
+    history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
+    net::{self, Client, TurmoilNet},
     payload,
-    plan::{BROKERS, Host, ProducerPlan, Scenario},
+    plan::{Host, ProducerPlan, Scenario, Tuning},
     readback,
     trace::now,
 };
 
 /// Different keys of a producer.
 const KEYS: u64 = 7;
+/// `max.block.ms`: how long a send may wait before the client has accepted the record.
+const MAX_BLOCK: Duration = Duration::from_secs(20);
 /// How long followers get to have everything the leaders have: longer than any answer is held back, and than a follower
 /// may lag and still count as in sync.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -27,6 +32,11 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.reached(Stage::Running).await;
     let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
     let consumer = tokio::spawn(reader::follow(shared.clone(), env, shared.ends.subscribe()));
+    let wanderer = (shared.plan.scenario == Some(Scenario::Seeks)).then(|| {
+        let entropy = shared.entropy.fork();
+        let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
+        tokio::spawn(wanderer::run(shared.clone(), env, entropy))
+    });
     let mut producers = JoinSet::new();
     for (index, plan) in shared.plan.producers.clone().into_iter().enumerate() {
         let entropy = shared.entropy.fork();
@@ -45,10 +55,10 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.note("waiting for the faults to end");
     shared.reached(Stage::Healed).await;
     shared.note("waiting for every replica to be in sync");
-    shared.cluster.wait_until(all_in_sync(&shared)).await;
+    shared.cluster.wait_until(|_| shared.is_whole()).await;
     sleep(SETTLE).await;
     // Who lagged behind a held-back answer may have had to leave and join again.
-    shared.cluster.wait_until(all_in_sync(&shared)).await;
+    shared.cluster.wait_until(|_| shared.is_whole()).await;
     shared.note("reading back");
     let read = read_everything(&shared).await?;
     if shared.plan.scenario == Some(Scenario::Transactions) {
@@ -58,21 +68,14 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         shared.history.lock().committed = committed;
     }
     shared.ends.send_replace(Some(read));
+    if let Some(wanderer) = wanderer {
+        shared.note("waiting for the consumer that seeks");
+        wanderer.await?.map_err(|error| format!("the consumer that seeks failed: {error}"))?;
+    }
     shared.note("waiting for the consumer to read everything");
     consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
     shared.stage.send_replace(Stage::Done);
     Ok(())
-}
-
-fn all_in_sync(shared: &Shared) -> impl FnMut(&curtail_cluster::ClusterHandle) -> bool {
-    let partitions = shared.plan.partitions;
-    move |cluster| {
-        (0..partitions).all(|partition| {
-            let isr = cluster.isr(TOPIC, partition);
-            cluster.leader(TOPIC, partition).is_some()
-                && isr.is_some_and(|isr| isr.len() == BROKERS as usize)
-        })
-    }
 }
 
 /// One producer's work.
@@ -85,6 +88,9 @@ pub(super) struct Work {
 
 impl Work {
     async fn run(self, env: Env) -> Result<(), Error> {
+        self.promise();
+        let client = Client::new(format!("producer-{}", self.index), self.plan.request_timeout);
+        let env = net::observed(&self.shared.fabric, &Host::Clients.name(), &env, &client);
         let producer = Producer::with_env(self.config(), &env)?;
         let mut outcomes = JoinSet::new();
         for number in 0..self.plan.records {
@@ -92,10 +98,30 @@ impl Work {
             sleep(Duration::from_micros(self.entropy.below(spread + 1))).await;
             let id = RecordId { producer: self.index, number };
             let slot = self.begin(id);
-            match self.send(&producer, id).await {
+            let sent = match self.entropy.below(100) < self.plan.tuning.impatient {
+                false => self.send(&producer, id).await,
+                true => {
+                    let patience = Duration::from_millis(self.entropy.below(3));
+                    // A dropped send has not appended its record.
+                    let dropped = Error::IllegalState("the send was dropped");
+                    timeout(patience, self.send(&producer, id)).await.unwrap_or(Err(dropped))
+                }
+            };
+            match sent {
                 Ok(delivery) => {
+                    self.accepted(slot);
                     let shared = self.shared.clone();
-                    outcomes.spawn(async move { settle(&shared, slot, delivery.await) });
+                    let topic = self.plan.tuning.topic as i32;
+                    outcomes.spawn(async move {
+                        settle(
+                            &shared,
+                            slot,
+                            delivery.await.map(|mut written| {
+                                written.partition += topic * PLACES;
+                                written
+                            }),
+                        );
+                    });
                 }
                 // Nothing was sent.
                 Err(error) => {
@@ -105,10 +131,16 @@ impl Work {
         }
         producer.flush().await?;
         let moved = producer.routing_metrics().moved_batches;
-        self.shared.history.lock().moved_batches += moved;
+        let retries = producer.metrics().brokers.values().map(|of| of.record_retry_total).sum();
+        {
+            let mut history = self.shared.history.lock();
+            history.moved_batches += moved;
+            history.retries.insert(self.index, retries);
+        }
         while let Some(ended) = outcomes.join_next().await {
             ended.map_err(|_| Error::Closed)?;
         }
+        client.leave();
         producer.close().await
     }
 
@@ -123,24 +155,50 @@ impl Work {
             .route_around_trouble(plan.route_around_trouble)
             .max_in_flight(plan.max_in_flight)
             .request_timeout(plan.request_timeout)
-            .delivery_timeout(plan.linger + plan.delivery_timeout)
+            .delivery_timeout(self.delivery_timeout())
             .retry_backoff(ms(20), ms(500))
             .reconnect_backoff(ms(20), ms(500))
             .connection_setup_timeout(ms(1000))
             .metadata_max_age(Duration::from_secs(10))
-            .max_block(Duration::from_secs(20))
+            .max_block(MAX_BLOCK)
+            .acks(plan.tuning.acks)
+            .idempotence(plan.tuning.idempotence)
+            .compression(plan.tuning.codec)
+            .buffer_memory(plan.tuning.buffer_memory)
+            .max_request_size(plan.tuning.max_request_size)
+    }
+
+    /// Notes what the settings promise.
+    fn promise(&self) {
+        let Tuning { acks, idempotence, .. } = self.plan.tuning;
+        let promise = Promise {
+            durable: acks == Acks::All,
+            once: idempotence,
+            ordered: idempotence || self.plan.max_in_flight == 1,
+        };
+        self.shared.history.lock().promises.insert(self.index, promise);
+    }
+
+    fn delivery_timeout(&self) -> Duration {
+        self.plan.linger + self.plan.delivery_timeout
     }
 
     /// Notes the send before it happens: a record that is never heard of again counts.
     pub(super) fn begin(&self, id: RecordId) -> usize {
         let mut history = self.shared.history.lock();
-        history.sent.push(Sent { id, at: now(), outcome: Outcome::Pending });
+        let (at, outcome) = (now(), Outcome::Pending);
+        history.sent.push(Sent { id, at, due: at + MAX_BLOCK, settled: None, outcome });
         history.sent.len() - 1
+    }
+
+    /// The client has accepted the record: its delivery timeout begins.
+    pub(super) fn accepted(&self, slot: usize) {
+        self.shared.history.lock().sent[slot].due = now() + self.delivery_timeout();
     }
 
     async fn send(&self, producer: &Producer, id: RecordId) -> Result<Delivery, Error> {
         let value = payload::value(id);
-        let record = Record::to(TOPIC).value(&value);
+        let record = Record::to(self.shared.topic(self.plan.tuning.topic)).value(&value);
         if self.entropy.below(100) < self.plan.keyed {
             let key = format!("key-{}", self.entropy.below(KEYS));
             return producer.send(record.key(&key)).await;
@@ -180,6 +238,7 @@ pub(super) fn note(shared: &Shared, slot: usize, outcome: Outcome) {
     let mut history = shared.history.lock();
     let sent = &mut history.sent[slot];
     shared.fabric.trace().event(Host::Clients.name(), format_args!("{} {outcome:?}", sent.id));
+    sent.settled = Some(now());
     sent.outcome = outcome;
 }
 
@@ -188,11 +247,15 @@ async fn read_everything(shared: &Shared) -> turmoil::Result<Vec<i64>> {
     let net = TurmoilNet::new(&shared.fabric, &Host::Clients.name());
     let mut everything: Vec<ReadBack> = Vec::new();
     let mut ends = Vec::new();
-    for partition in 0..shared.plan.partitions {
-        let (leader, _) = shared.cluster.leader(TOPIC, partition).ok_or("no leader")?;
+    for place in shared.places() {
+        let Place { topic, name, partition } = place;
+        let (leader, _) = shared.cluster.leader(name, partition).ok_or("no leader")?;
         let leader = shared.cluster.broker(leader).ok_or("no such broker")?.addr();
-        let read = readback::over_the_wire(&net, leader, TOPIC, partition).await?;
-        ends.push(read.last().map_or(0, |last| last.offset + 1));
+        let mut read = readback::over_the_wire(&net, leader, name, partition).await?;
+        if topic == 0 {
+            ends.push(read.last().map_or(0, |last| last.offset + 1));
+        }
+        read.iter_mut().for_each(|record| record.partition = place.number());
         everything.extend(read);
     }
     shared.history.lock().read = everything;

@@ -8,7 +8,8 @@ use std::{
 use curtail_proto::{
     assignor::Key,
     membership::{Handover, Membership},
-    position::Version,
+    plant::{Plant, planted},
+    position::{Spot, Version},
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -240,6 +241,8 @@ impl Consumer {
         let known = state.partitions.iter().filter_map(|(at, assigned)| {
             let position = assigned.position.consumed()?;
             let wanted = wanted(at, (position.offset, assigned.committed));
+            let ahead = i64::from(planted(Plant::CommitAhead));
+            let position = Spot { offset: position.offset + ahead, ..position };
             wanted.then(|| (at.clone(), OffsetAndMetadata::at(position)))
         });
         known.collect()

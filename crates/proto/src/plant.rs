@@ -1,0 +1,107 @@
+//! Bugs to plant on purpose, one at a time: the simulation proves with them that its checker sees each kind.
+//!
+//! Ordinary builds contain none of it: without the feature `plants`, [`planted`] is a constant `false`. With the feature,
+//! a plant is on only in a thread that has chosen it.
+
+/// A bug to plant. The simulation plays each run on one thread, so that runs in parallel do not see each other's plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A partition with a newly elected leader starts its sequence numbers again at 0.
+    SequenceRestarted,
+    /// A batch of unknown outcome gets new sequence numbers when it is sent again.
+    DoubtfulRenumbered,
+    /// A batch that is sent again has the content of another batch in the same request (compare CVE-2026-35554).
+    BufferReused,
+    /// A batch that comes back is queued after those that were never sent.
+    RetryOutOfOrder,
+    /// A batch that fails leaves no gap in the sequence numbers.
+    NoGapOnExpiry,
+    /// A batch without a response counts as certainly not written.
+    DoubtForgotten,
+    /// A member joins again before its last commits have an outcome.
+    NoFlushBeforeRejoin,
+    /// A seek leaves in place what was fetched before it.
+    FetchAfterSeek,
+    /// The list of aborted transactions is used in the broker's order.
+    AbortedUnsorted,
+    /// A fetch session is continued after an error.
+    SessionKept,
+    /// A committed offset is one more than the position.
+    CommitAhead,
+    /// A hint counts although the leader epoch in it is lower than the known one.
+    EpochHintBackwards,
+    /// Nothing expires with `acks=0`.
+    NoExpiryWithoutAcks,
+    /// An outcome wakes all tasks that wait for it but the first.
+    WakeUpDropped,
+    /// A batch is sent again at once although its leader and epoch are still the same.
+    NoBackoff,
+    /// A pause has no effect on records that have been fetched already.
+    PauseLeaks,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::SequenceRestarted,
+        Self::DoubtfulRenumbered,
+        Self::BufferReused,
+        Self::RetryOutOfOrder,
+        Self::NoGapOnExpiry,
+        Self::DoubtForgotten,
+        Self::NoFlushBeforeRejoin,
+        Self::FetchAfterSeek,
+        Self::AbortedUnsorted,
+        Self::SessionKept,
+        Self::CommitAhead,
+        Self::EpochHintBackwards,
+        Self::NoExpiryWithoutAcks,
+        Self::WakeUpDropped,
+        Self::NoBackoff,
+        Self::PauseLeaks,
+    ];
+}
+
+/// Whether this bug is planted.
+#[cfg(not(feature = "plants"))]
+#[inline(always)]
+pub const fn planted(_: Plant) -> bool {
+    false
+}
+
+#[cfg(feature = "plants")]
+pub use chosen::{choose, planted};
+
+#[cfg(feature = "plants")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Plant;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Plant>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in everything that runs on this thread from now on, or none.
+    pub fn choose(plant: Option<Plant>) {
+        CHOSEN.set(plant);
+    }
+
+    /// Whether this bug is planted.
+    pub fn planted(plant: Plant) -> bool {
+        CHOSEN.get() == Some(plant)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_plant_is_on_only_in_the_thread_that_has_chosen_it() {
+            choose(Some(Plant::CommitAhead));
+            assert!(planted(Plant::CommitAhead) && !planted(Plant::SessionKept));
+            let elsewhere = std::thread::spawn(|| planted(Plant::CommitAhead));
+            assert!(!elsewhere.join().expect("the thread ends"));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What a fault must not hide: outcomes in time, no healthy connection closed, nobody fenced without a rival.
+
+use std::time::Duration;
+
+use super::Violation;
+use crate::history::{Disconnect, History};
+
+/// How much later than it is due an outcome may reach the caller.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// Age below which no unanswered request makes a connection suspicious, whatever happens in the cluster.
+/// Half of `curtail.suspicion.min.ms`, so that a rounded timer does not count.
+const YOUNG: Duration = Duration::from_millis(100);
+
+/// How long a fault still explains a disconnect after it has ended, beyond `request.timeout.ms`: long enough for replicas to
+/// be in sync again.
+const AFTERMATH: Duration = Duration::from_secs(4);
+
+/// Key of Produce. Connections for metadata move to better informed brokers, and a consumer abandons a waiting fetch
+/// together with its connection when it has something else to fetch.
+const PRODUCE: i16 = 0;
+
+pub(super) fn check(history: &History) -> Vec<Violation> {
+    let late = history.sent.iter().filter_map(|sent| {
+        let settled = sent.settled.filter(|settled| *settled > sent.due + TOLERANCE)?;
+        Some(Violation::TooLate { id: sent.id, due: sent.due, settled })
+    });
+    let closed =
+        history.disconnects.iter().filter(|closed| is_needless(closed, history)).map(|closed| {
+            Violation::NeedlessDisconnect {
+                between: (closed.client.clone(), closed.broker.clone()),
+                at: closed.at,
+                unanswered: closed.unanswered,
+            }
+        });
+    let fenced = history.fencings.iter().filter(|fencing| !fencing.justified).map(|fencing| {
+        Violation::FencedWithoutRival {
+            producer: fencing.producer,
+            at: fencing.at,
+            error: fencing.error.clone(),
+        }
+    });
+    late.chain(closed).chain(fenced).collect()
+}
+
+/// A broker may be left when it does not respond, but not because of one young request, and not while nothing
+/// is wrong in the cluster.
+fn is_needless(closed: &Disconnect, history: &History) -> bool {
+    if closed.api != PRODUCE {
+        return false;
+    }
+    let Some(age) = closed.unanswered.filter(|age| *age >= YOUNG) else { return true };
+    if age >= closed.request_timeout {
+        return false;
+    }
+    let explained = |&(begin, end): &(Duration, Duration)| {
+        begin <= closed.at && closed.at <= end + closed.request_timeout + AFTERMATH
+    };
+    !history.faults.iter().any(explained)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        checker::check as check_all,
+        history::{Fencing, Outcome, RecordId, Sent},
+    };
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn kinds(history: &History) -> Vec<&'static str> {
+        check_all(history).iter().map(Violation::kind).collect()
+    }
+
+    fn settled_at(settled: u64) -> History {
+        let sent = Sent {
+            id: RecordId { producer: 1, number: 0 },
+            at: ms(0),
+            due: ms(500),
+            settled: Some(ms(settled)),
+            outcome: Outcome::NotWritten { error: "expired".into() },
+        };
+        History { sent: vec![sent], ..History::default() }
+    }
+
+    #[test]
+    fn an_outcome_more_than_a_second_late_is_too_late() {
+        assert_eq!(kinds(&settled_at(1500)), [""; 0]);
+        assert_eq!(kinds(&settled_at(1501)), ["too-late"]);
+    }
+
+    fn closed(api: i16, unanswered: Option<u64>, faults: &[(u64, u64)]) -> History {
+        let disconnect = Disconnect {
+            at: ms(10_000),
+            client: "clients".into(),
+            broker: "broker-1".into(),
+            api,
+            unanswered: unanswered.map(ms),
+            request_timeout: ms(2000),
+        };
+        let faults = faults.iter().map(|&(begin, end)| (ms(begin), ms(end))).collect();
+        History { disconnects: vec![disconnect], faults, ..History::default() }
+    }
+
+    #[test]
+    fn a_connection_closed_with_nothing_or_a_young_request_unanswered_is_needless() {
+        let fault = [(9000, 10_500)];
+        assert_eq!(kinds(&closed(0, None, &fault)), ["needless-disconnect"]);
+        assert_eq!(kinds(&closed(0, Some(99), &fault)), ["needless-disconnect"]);
+        assert_eq!(kinds(&closed(1, Some(99), &fault)), [""; 0]);
+    }
+
+    #[test]
+    fn an_old_request_explains_a_disconnect_only_near_a_fault_or_after_the_request_timeout() {
+        assert_eq!(kinds(&closed(0, Some(500), &[])), ["needless-disconnect"]);
+        assert_eq!(kinds(&closed(0, Some(500), &[(1000, 2000)])), ["needless-disconnect"]);
+        assert_eq!(kinds(&closed(0, Some(500), &[(1000, 5000)])), [""; 0]);
+        assert_eq!(kinds(&closed(0, Some(2000), &[])), [""; 0]);
+    }
+
+    #[test]
+    fn a_fencing_needs_a_rival() {
+        let fencing = |justified| {
+            let error = "PRODUCER_FENCED".into();
+            let fencings = vec![Fencing { at: ms(5), producer: 1, justified, error }];
+            History { fencings, ..History::default() }
+        };
+        assert_eq!(kinds(&fencing(true)), [""; 0]);
+        assert_eq!(kinds(&fencing(false)), ["fenced-without-rival"]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Bugs planted in the client, one for each class that the checker must see. The feature `plants` of the client is on in
+//! the tests of this crate only, and a plant is off unless a plan chooses it.
+
+use std::collections::BTreeSet;
+
+use curtail_sim::{ClientPlant, Plan, Scenario, checker::Violation, run, trace::Keep};
+
+/// Seeds within which a planted bug must show.
+const SEEDS: u64 = 200;
+
+/// Runs seeds of a scenario until one shows a violation of one of the `expected` kinds: first one that has found the plant
+/// before, then all of them.
+fn must_be_caught(plant: ClientPlant, scenario: Scenario, likely: u64, expected: &[&str]) {
+    let mut seen = BTreeSet::new();
+    for seed in std::iter::once(likely).chain(0..SEEDS) {
+        let plan = Plan::of(scenario, seed).with_client_plant(plant);
+        seen.extend(run(&plan, Keep::Tail).violations.iter().map(Violation::kind));
+        if expected.iter().any(|kind| seen.contains(kind)) {
+            return;
+        }
+    }
+    panic!("{plant:?} was not caught as {expected:?} in {SEEDS} seeds; seen: {seen:?}");
+}
+
+/// One test for each plant, so that they run in parallel.
+macro_rules! caught {
+    ($($test:ident: $plant:ident in $scenario:ident at $seed:literal as $expected:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                must_be_caught(ClientPlant::$plant, Scenario::$scenario, $seed, &$expected);
+            }
+        )*
+
+        #[test]
+        fn every_plant_has_a_test() {
+            let tested = [$(ClientPlant::$plant),*];
+            let missing: Vec<_> =
+                ClientPlant::ALL.into_iter().filter(|plant| !tested.contains(plant)).collect();
+            assert_eq!(missing, []);
+        }
+    };
+}
+
+caught! {
+    restarted_sequences_are_caught: SequenceRestarted in OverlappingMoves at 0
+        as ["lost", "misplaced", "sequence-refused"];
+    renumbered_doubtful_batches_are_caught: DoubtfulRenumbered in FrozenBrokers at 0 as ["duplicated"];
+    reused_buffers_are_caught: BufferReused in Resets at 2 as ["lost", "duplicated"];
+    retries_out_of_order_are_caught: RetryOutOfOrder in Settings at 7
+        as ["reordered", "sequence-refused"];
+    missing_gaps_are_caught: NoGapOnExpiry in FrozenBrokers at 8 as ["sequence-refused"];
+    forgotten_doubt_is_caught: DoubtForgotten in Restarts at 21 as ["written-after-all"];
+    rejoins_before_the_flush_are_caught: NoFlushBeforeRejoin in Groups at 34
+        as ["handover-uncommitted"];
+    fetches_from_before_a_seek_are_caught: FetchAfterSeek in Seeks at 1 as ["strayed"];
+    unsorted_aborted_transactions_are_caught: AbortedUnsorted in Transactions at 1
+        as ["torn-transaction"];
+    kept_fetch_sessions_are_caught: SessionKept in Restarts at 0 as ["hang"];
+    commits_ahead_are_caught: CommitAhead in Groups at 0 as ["committed-ahead", "hang"];
+    hints_that_go_back_are_caught: EpochHintBackwards in StaleMetadata at 0 as ["stale-leader"];
+    records_that_never_expire_are_caught: NoExpiryWithoutAcks in Settings at 9
+        as ["too-late", "no-outcome", "hang"];
+    dropped_wake_ups_are_caught: WakeUpDropped in Settings at 0
+        as ["too-late", "no-outcome", "hang"];
+    skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
+    pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
+}
