@@ -113,7 +113,7 @@ impl Socket for SimSocket {
         let outcome = self.stream.lock().try_write(&segment);
         match &outcome {
             Ok(written) => {
-                self.watch(|watch| self.fabric.add_stale(watch.wrote(&segment[..*written])))
+                self.watch(|watch| self.fabric.add_stale(watch.wrote(&segment[..*written])));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.watch(Watch::failed),
