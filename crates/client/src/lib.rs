@@ -108,3 +108,15 @@ pub use producer::{
     TransactionalProducer,
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};
+
+/// Parsers of untrusted bytes, for the fuzz targets. Not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads a response of a token endpoint that came at `now_ms`.
+    ///
+    /// # Panics
+    /// If an expired token is taken, or an error shows the secret or more than one short line.
+    pub fn token_response(status: u16, body: &[u8], secret: &str, now_ms: i64) {
+        crate::security::oidc::check_response(status, body, secret, now_ms);
+    }
+}

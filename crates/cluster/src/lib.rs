@@ -17,6 +17,8 @@ mod coordinator;
 pub mod disk;
 mod error;
 mod faults;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod handlers;
 mod image;

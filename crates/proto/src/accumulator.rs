@@ -37,12 +37,13 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-use crate::plant::{Plant, planted};
-
-use self::numbering::{Gap, Numbering, SpentId};
+use self::numbering::{Numbering, SpentId};
 
 pub use self::split::{Parts, Share};
-use crate::later::Later;
+use crate::{
+    later::Later,
+    plant::{Plant, planted},
+};
 
 /// How batches are formed.
 #[derive(Clone, Debug)]
@@ -348,7 +349,7 @@ impl<C> Work<C> {
     fn has_no_way_back(&self, batch: &Batch<C>, numbering: Option<Numbering>) -> bool {
         let is_lost = batch.outcome_unknown
             && batch.order > self.gap_at
-            && numbering.is_some_and(|numbering| numbering.gap == Gap::Unknown);
+            && numbering.is_some_and(|numbering| numbering.has_gap);
         batch.order < self.given_up || is_lost
     }
 
@@ -401,7 +402,7 @@ impl<C> PartitionQueue<C> {
     /// waits or is in flight, the partition does not back off, and no sequence was lost. Says whether it rests now.
     pub fn rest(&mut self) -> bool {
         let Some(work) = &self.work else { return true };
-        let has_gap = self.numbering.is_some_and(|numbering| numbering.gap != Gap::None);
+        let has_gap = self.numbering.is_some_and(|numbering| numbering.has_gap);
         if !work.is_idle() || work.failures > 0 || work.not_before.is_some() || has_gap {
             return false;
         }
@@ -661,10 +662,12 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. `written_unknown` says that
-    /// it, or a batch after it, may be in the log. Returns the batches that must fail with it, because under a new epoch
-    /// they could be written twice.
-    pub fn fail(&mut self, batch: &Batch<C>, written_unknown: bool) -> Vec<Batch<C>> {
+    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches that must
+    /// fail with it: their own outcome is unknown, and under a new epoch they could be written twice.
+    ///
+    /// This holds even where the lost batch is certainly not in the log. A broker refuses sequences after a gap only while
+    /// it knows the producer; one that has forgotten it (`producer.id.expiration.ms`) takes any first sequence.
+    pub fn fail(&mut self, batch: &Batch<C>) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);
         let is_of_no_concern = batch.producer().is_none() || batch.order < work.given_up;
@@ -672,19 +675,11 @@ impl<C> PartitionQueue<C> {
             return Vec::new();
         }
         if let Some(numbering) = &mut self.numbering {
-            work.gap_at = match numbering.gap {
-                Gap::None => batch.order,
-                _ => work.gap_at.min(batch.order),
+            work.gap_at = match numbering.has_gap {
+                false => batch.order,
+                true => work.gap_at.min(batch.order),
             };
-            numbering.gap = match numbering.gap {
-                Gap::None | Gap::NotWritten if !written_unknown => Gap::NotWritten,
-                _ => Gap::Unknown,
-            };
-        }
-        // A broker that knows the producer refuses sequences after a gap: where the lost batch is certainly not in the
-        // log, no later one of its epoch is.
-        if !written_unknown {
-            return Vec::new();
+            numbering.has_gap = true;
         }
         let gap_at = work.gap_at;
         let is_lost = |other: &Batch<C>| other.outcome_unknown && other.order > gap_at;
@@ -745,7 +740,7 @@ impl<C> PartitionQueue<C> {
     pub fn is_next(&self, batch: &Batch<C>) -> bool {
         // At rest there is no gap, and nothing without an outcome.
         let Some(work) = &self.work else { return true };
-        let has_gap = self.numbering.is_some_and(|numbering| numbering.gap != Gap::None);
+        let has_gap = self.numbering.is_some_and(|numbering| numbering.has_gap);
         work.in_flight.front().is_none_or(|&order| order >= batch.order)
             && work.again.front().is_none_or(|other| other.order > batch.order)
             && !(has_gap && work.gap_at < batch.order)

@@ -96,14 +96,6 @@ pub fn may_have_been_written(error: ErrorCode) -> bool {
     )
 }
 
-/// Whether an error that ended a batch leaves open if a later batch of its partition is in the log.
-///
-/// The broker's sequence is not the one that the batch continues. A broker that has forgotten the producer
-/// (`producer.id.expiration.ms`, an unclean election) takes any first sequence, so it may have taken a later batch.
-pub fn may_have_been_overtaken(error: ErrorCode) -> bool {
-    error == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

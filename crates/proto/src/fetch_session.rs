@@ -91,6 +91,8 @@ pub enum Outcome {
 /// What a partition's entry knows: wanted by the reader, held by the broker's session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
+    /// The id of the topic, which the key has only where requests name ids.
+    topic_id: Uuid,
     wanted: Option<Params>,
     held: Option<Params>,
 }
@@ -144,7 +146,10 @@ impl FetchSession {
         }
         let wanted: Vec<_> = std::mem::take(&mut self.entries)
             .into_iter()
-            .filter_map(|(key, entry)| Some((key, entry.wanted?)))
+            .filter_map(|(key, entry)| {
+                let key = SessionPartition { topic_id: entry.topic_id, ..key };
+                Some((key, entry.wanted?))
+            })
             .collect();
         self.dirty.clear();
         self.wanted = 0;
@@ -157,8 +162,10 @@ impl FetchSession {
 
     /// Wants a partition read like this from the next request on: adds or changes it.
     pub fn want(&mut self, key: SessionPartition, params: Params) {
+        let topic_id = key.topic_id;
         let key = self.normal(key);
         let entry = self.entries.entry(key.clone()).or_default();
+        entry.topic_id = topic_id;
         if entry.wanted.replace(params).is_none() {
             self.wanted += 1;
         }

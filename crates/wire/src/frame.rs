@@ -106,13 +106,20 @@ impl FrameSplitter {
     /// Where to append what the socket has: at least some room, about `hint` bytes when a new buffer is
     /// needed anyway, and all the room a large frame needs once its length is known.
     pub fn spare(&mut self, hint: usize) -> &mut BytesMut {
+        let buffered = self.buffer.len();
         let missing = match self.state {
-            State::Body(length) => length.saturating_sub(self.buffer.len()),
+            State::Body(length) => length.saturating_sub(buffered),
             _ => PREFIX,
         };
-        let wanted = missing.min(EAGER.max(self.buffer.len())).max(LOW_WATER);
-        if self.buffer.capacity() - self.buffer.len() < wanted {
-            self.buffer.reserve(wanted.max(hint));
+        // Up to EAGER bytes of a frame get their room at once. Beyond them the buffer doubles, once it is full.
+        let (enough, more) = if buffered < EAGER {
+            let rest = missing.min(EAGER - buffered).max(LOW_WATER);
+            (rest, rest)
+        } else {
+            (LOW_WATER, missing.min(buffered).max(LOW_WATER))
+        };
+        if self.buffer.capacity() - buffered < enough {
+            self.buffer.reserve(more.max(hint));
         }
         &mut self.buffer
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use curtail_proto::{
     accumulator::{Parts, Share},
     backoff::Backoff,
-    classify::{Context, Verdict, classify, may_have_been_overtaken, may_have_been_written},
+    classify::{Context, Verdict, classify, may_have_been_written},
     later::Later,
     metadata::{Hint, Leader, Node},
     plant::{Plant, planted},
@@ -293,11 +293,6 @@ fn is_concurrent(cause: &Error) -> bool {
     matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
 }
 
-/// Whether the broker may have taken a later batch of the partition instead.
-fn is_out_of_order(cause: &Error) -> bool {
-    matches!(cause, Error::Broker { code, .. } if may_have_been_overtaken(*code))
-}
-
 /// The broker takes no batch as large as this one: its records go in smaller ones, in its place (KAFKA-3995).
 fn split(shared: &Shared, sent: Sent, cause: &Error) {
     let parts = match Parts::of(&sent.batch, &shared.policy) {
@@ -343,7 +338,7 @@ fn fail(shared: &Shared, sent: Sent, cause: &Error, unknown: bool) {
     let Sent { stats, partition, batch, .. } = sent;
     shared.identity.batch_fails(&batch, cause);
     let mut state = partition.state.lock();
-    let lost = state.queue.fail(&batch, unknown || is_out_of_order(cause));
+    let lost = state.queue.fail(&batch);
     resubmit(state, &partition);
     let records = batch.records + lost.iter().map(|batch| batch.records).sum::<u32>();
     stats.batch_failed(records);

@@ -566,7 +566,7 @@ impl Shared {
         let mut lost = Vec::new();
         for batch in &expired {
             self.identity.batch_fails(batch, error);
-            lost.extend(state.queue.fail(batch, batch.outcome_unknown()));
+            lost.extend(state.queue.fail(batch));
         }
         match expired.is_empty() {
             true => drop(state),

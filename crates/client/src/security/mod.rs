@@ -1,6 +1,6 @@
 //! How a connection is made safe: TLS over its socket, SASL over its first requests.
 
-mod oidc;
+pub(crate) mod oidc;
 pub(crate) mod sasl;
 mod tls;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -161,9 +162,14 @@ impl Disk for MemDisk {
         if !shared.dirs.contains(dir) {
             return Err(not_found(dir));
         }
+        // Paths are ordered by component, so that those under a directory follow it without a gap. A broker lists one
+        // directory for each partition, and a scan of all files would make that quadratic.
+        let after = (Bound::Excluded(dir), Bound::Unbounded);
+        let files = shared.files.range::<Path, _>(after).map(|(path, _)| path);
+        let files = files.take_while(|path| path.starts_with(dir));
+        let dirs = shared.dirs.range::<Path, _>(after).take_while(|path| path.starts_with(dir));
         let inside = |path: &&PathBuf| path.parent() == Some(dir);
-        let mut paths: Vec<PathBuf> =
-            shared.files.keys().chain(&shared.dirs).filter(inside).cloned().collect();
+        let mut paths: Vec<PathBuf> = files.chain(dirs).filter(inside).cloned().collect();
         paths.sort();
         Ok(paths)
     }

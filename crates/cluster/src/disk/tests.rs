@@ -104,6 +104,23 @@ fn files_and_directories_come_and_go() {
     });
 }
 
+/// `a-b` and `a.c` sort next to `a`, whose files come between them in the order of bytes.
+#[test]
+fn a_listing_leaves_out_directories_with_a_similar_name() {
+    on_both(|disk, dir| {
+        let names = ["a", "a-b", "a.c", "b"].map(|name| dir.join(name));
+        for name in &names {
+            disk.create_dir_all(&name.join("deep")).unwrap();
+            disk.open_append(&name.join("x")).unwrap();
+            disk.open_append(&name.join("deep").join("y")).unwrap();
+        }
+        for name in &names {
+            assert_eq!(disk.list(name).unwrap(), [name.join("deep"), name.join("x")]);
+        }
+        assert_eq!(disk.list(dir).unwrap(), names);
+    });
+}
+
 #[test]
 fn a_crash_keeps_what_was_synced_and_what_it_is_told_to() {
     for kept in 0..=4 {

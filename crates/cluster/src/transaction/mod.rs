@@ -15,6 +15,8 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use record::check_record;
+
 pub(crate) use machine::{Phase, ProducerEpoch, TopicPartition, Txn, Version};
 pub(crate) use requests::{Added, add, describe, end, init, list, verify};
 

@@ -117,3 +117,19 @@ fn decode(value: &Bytes) -> Result<Option<Txn>, DecodeError> {
     })?;
     Ok(Some(txn))
 }
+
+/// Reads a record, for `crate::fuzzing`.
+///
+/// # Panics
+/// If what was read is written and read back as something else.
+pub(crate) fn check_record(key: &Bytes, value: &Bytes) {
+    if let Some(id) = decode_key(key) {
+        assert_eq!(decode_key(&encode_key(id)), Some(id));
+    }
+    let Some(txn) = decode_value(value) else { return };
+    // A transaction that is empty has no partitions, so that none are written.
+    if txn.phase != Phase::Empty || txn.partitions.is_empty() {
+        let written = encode_value(&txn, Format::Flexible);
+        assert_eq!(decode_value(&written), Some(txn));
+    }
+}

@@ -15,7 +15,8 @@ pub(super) struct Numbering {
     pub(super) id: i64,
     pub(super) epoch: i16,
     pub(super) next_sequence: i32,
-    pub(super) gap: Gap,
+    /// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
+    pub(super) has_gap: bool,
     /// The topic whose brokers know the producer id, because a batch was written there under it. A producer id or a topic
     /// that is new is unknown; a new epoch is known as soon as the id is.
     pub(super) known_in: Option<Incarnation>,
@@ -24,22 +25,12 @@ pub(super) struct Numbering {
 impl Numbering {
     pub(super) fn new(identity: ProducerIdentity) -> Self {
         let ProducerIdentity { id, epoch } = identity;
-        Self { id, epoch, next_sequence: 0, gap: Gap::None, known_in: None }
+        Self { id, epoch, next_sequence: 0, has_gap: false, known_in: None }
     }
 
     pub(super) fn identity(&self) -> ProducerIdentity {
         ProducerIdentity { id: self.id, epoch: self.epoch }
     }
-}
-
-/// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gap {
-    None,
-    /// The lost batch is certainly not in the log, and so nothing behind it is either.
-    NotWritten,
-    /// Nobody knows whether the lost batch is in the log, and what is behind it may be.
-    Unknown,
 }
 
 /// A producer id of which a partition has used up the epochs: brokers refuse a lower one than the last.
@@ -99,13 +90,13 @@ impl<C> PartitionQueue<C> {
 
     /// Whether a sequence was lost under this identity, so that what follows it can never be written.
     pub(super) fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
-        self.numbering.is_some_and(|n| n.identity() == identity && n.gap != Gap::None)
+        self.numbering.is_some_and(|n| n.identity() == identity && n.has_gap)
     }
 
     /// Whether the next batch comes after one that is lost, and so has to wait for the next epoch. Under this epoch the
     /// broker may refuse it; and each batch more whose outcome is open puts the next epoch off.
     pub(super) fn waits_for_next_epoch(&self) -> bool {
-        self.numbering.is_some_and(|numbering| numbering.gap != Gap::None)
+        self.numbering.is_some_and(|numbering| numbering.has_gap)
             && self.work.as_ref().is_some_and(|work| {
                 work.again.front().is_none_or(|batch| batch.order > work.gap_at)
             })
@@ -125,14 +116,14 @@ impl<C> PartitionQueue<C> {
         };
         let gap_at = work.gap_at;
         let precedes = |batch: &Batch<C>| batch.order < gap_at;
-        if numbering.gap == Gap::None
+        if !numbering.has_gap
             || !work.in_flight.is_empty()
             || work.again.front().is_some_and(precedes)
         {
             return Ok(());
         }
         *numbering = match numbering.epoch.checked_add(1) {
-            Some(epoch) => Numbering { epoch, next_sequence: 0, gap: Gap::None, ..*numbering },
+            Some(epoch) => Numbering { epoch, next_sequence: 0, has_gap: false, ..*numbering },
             None if newest.id != numbering.id => Numbering::new(newest),
             None => return Err(SpentId(numbering.id)),
         };

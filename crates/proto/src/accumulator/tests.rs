@@ -229,7 +229,7 @@ fn after_a_lost_batch_nothing_of_the_transaction_leaves_until_the_next_identity(
     let Take::Batch(first) = queue.take(&policy, transaction(0), to(1), now) else {
         panic!("a batch")
     };
-    assert!(queue.fail(&first, false).is_empty());
+    assert!(queue.fail(&first).is_empty());
     assert!(matches!(queue.take(&policy, transaction(0), to(1), now), Take::AfterIdentity));
     assert_eq!(queue.give_up(&policy).len(), 1);
     append(&mut queue, &policy, b"b", now);
@@ -403,7 +403,7 @@ fn what_came_back_is_doubtful_until_something_is_written_whoever_leads() {
     let lost = queue.retry(second, true, Some(now));
     assert!(lost.is_none() && queue.is_doubtful());
     let lost = queue.expire(&policy, now + policy.delivery_timeout);
-    queue.fail(&lost[0], true);
+    queue.fail(&lost[0]);
     assert!(queue.is_idle() && !queue.is_doubtful(), "nothing is in the way");
 }
 
@@ -482,7 +482,7 @@ fn after_a_batch_that_is_not_written_the_rest_goes_on_in_the_next_epoch() {
     }
     let sent: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 1, now)).collect();
     let [too_large, behind] = <[_; 2]>::try_from(sent).expect("two");
-    assert!(queue.fail(&too_large, false).is_empty());
+    assert!(queue.fail(&too_large).is_empty());
     // What is in flight behind the gap comes back refused, and is numbered anew; the third would be refused as well.
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(behind, false, None).is_none());
@@ -501,7 +501,7 @@ fn what_follows_a_lost_batch_waits_for_the_next_epoch() {
     let [written, lost, behind] = [(); 3].map(|()| take(&mut queue, &policy, 1, now));
     queue.written(&written);
     assert!(queue.is_next(&lost) && !queue.is_next(&behind));
-    assert!(queue.fail(&lost, false).is_empty());
+    assert!(queue.fail(&lost).is_empty());
     assert!(!queue.is_next(&behind));
     assert!(queue.retry(behind, false, None).is_none());
     let again = take(&mut queue, &policy, 1, now);
@@ -520,7 +520,7 @@ fn what_may_have_been_written_before_a_lost_batch_keeps_its_sequence() {
     let too_large = take(&mut queue, &policy, 1, now);
     let sequence = header(&unanswered).base_sequence;
     assert!(queue.retry(unanswered, true, None).is_none());
-    assert!(queue.fail(&too_large, false).is_empty());
+    assert!(queue.fail(&too_large).is_empty());
     // Under the next epoch the broker could not tell that it has the first batch already.
     let again = take(&mut queue, &policy, 1, now);
     assert_eq!((header(&again).producer_epoch, header(&again).base_sequence), (0, sequence));
@@ -543,7 +543,7 @@ fn a_gap_of_unknown_outcome_takes_down_what_may_have_been_written_behind_it() {
     let second = sent.pop_front().expect("three were sent");
     let third = sent.pop_front().expect("three were sent");
     assert!(queue.retry(second, true, None).is_none());
-    let lost = queue.fail(&first, true);
+    let lost = queue.fail(&first);
     assert_eq!(
         lost.len(),
         1,
@@ -579,7 +579,7 @@ fn a_buffer_that_a_socket_holds_is_not_changed() {
     let second = take(&mut queue, &policy, 1, now);
     let held = second.payload().clone();
     let before = held.to_vec();
-    assert!(queue.fail(&first, false).is_empty());
+    assert!(queue.fail(&first).is_empty());
     assert!(queue.retry(second, false, None).is_none());
     let again = take(&mut queue, &policy, 1, now);
     assert_eq!(header(&again).producer_epoch, 1);
@@ -601,7 +601,7 @@ fn a_queue_rests_only_when_nothing_is_forgotten_by_that() {
     assert!(!queue.rest(), "a batch is in flight");
     assert!(queue.retry(batch, false, Some(now)).is_none());
     let batch = take(&mut queue, &policy, 1, now);
-    assert!(queue.fail(&batch, false).is_empty());
+    assert!(queue.fail(&batch).is_empty());
     assert!(!queue.rest(), "a sequence was lost, and the partition backs off");
     append(&mut queue, &policy, b"b", now);
     let batch = take(&mut queue, &policy, 1, now);

@@ -198,6 +198,21 @@ fn another_naming_starts_over_with_everything() {
     assert_eq!(named(&request), [(Uuid::ZERO, 0, 3)]);
 }
 
+/// A broker that is upgraded, or a topic whose id becomes known, changes the naming of a session that names topics.
+#[test]
+fn naming_by_ids_after_names_uses_the_ids_of_the_topics() {
+    let mut session = FetchSession::new(Naming::Names);
+    session.want(key(1, 1, 0), at(3));
+    session.want(key(2, 2, 0), at(4));
+    session.next_request();
+    session.on_answer(ErrorCode::NONE, 7, 2);
+    session.set_naming(Naming::Ids);
+    let request = session.next_request();
+    assert_eq!(named(&request), [(Uuid([1; 16]), 0, 3), (Uuid([2; 16]), 0, 4)]);
+    session.unwant(&key(1, 1, 0));
+    assert_eq!(session.len(), 1);
+}
+
 /// A broker as KIP-227 describes it: additions and changes first, then removals.
 #[derive(Default)]
 struct Broker {

@@ -134,8 +134,13 @@ impl<E: Clone> Membership<E> {
         match reply {
             Ok(reply) => self.accepted(reply, now),
             Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some(id))) => {
+                // A coordinator requires an id of a member that has none, once (KIP-394).
+                if self.member.is_empty() {
+                    self.retry_at_once();
+                } else {
+                    self.failed_once(now, unit);
+                }
                 self.member = id;
-                self.retry_at_once();
             }
             // The member may have been given up meanwhile; with its id the coordinator knows it again.
             Err(Trouble::Refused(ErrorCode::REBALANCE_IN_PROGRESS, _)) => {
@@ -306,7 +311,14 @@ impl<E: Clone> Membership<E> {
                 }
                 _ => self.ask_to_rejoin(now),
             },
-            Remedy::Renew { keep_id } => self.renew(keep_id, now),
+            Remedy::Renew { keep_id } => {
+                // A join that names no membership which has ended would be repeated as it was.
+                let is_new = keep_id || self.member == self.settings.protocol.own_id();
+                if is_new && matches!(self.phase, Phase::Joining) {
+                    self.failed_once(now, unit);
+                }
+                self.renew(keep_id, now);
+            }
             Remedy::Fail => {
                 self.failed_once(now, unit);
                 self.fail(Reason::Refused(request, code, words));

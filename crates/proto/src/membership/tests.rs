@@ -516,6 +516,43 @@ fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
     assert!(member.machine.is_settled(), "once is enough");
 }
 
+/// A known member joins again at once. A member that is refused before it has joined backs off.
+#[test]
+fn a_join_that_is_refused_without_end_backs_off() {
+    for code in [
+        ErrorCode::UNKNOWN_MEMBER_ID,
+        ErrorCode::ILLEGAL_GENERATION,
+        ErrorCode::FENCED_MEMBER_EPOCH,
+    ] {
+        let mut member = Member::new(Assignor::Range);
+        member.flush();
+        member.find(1);
+        member.expect_join("");
+        member.machine.joined(refused(code), member.now, 0.5);
+        let Step::Wait(at) = member.next() else { panic!("{code}: {:?}", member.machine) };
+        assert!(at > member.now, "{code}");
+    }
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0]);
+    member.pass(3 * SECOND);
+    member.beat(refused(ErrorCode::UNKNOWN_MEMBER_ID));
+    assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
+    member.expect_join("");
+}
+
+#[test]
+fn a_member_id_that_is_required_again_and_again_is_asked_for_with_backoff() {
+    let mut member = Member::new(Assignor::Range);
+    member.flush();
+    member.find(1);
+    let required = || Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some("id".into())));
+    member.expect_join("");
+    member.machine.joined(required(), member.now, 0.5);
+    member.expect_join("id");
+    member.machine.joined(required(), member.now, 0.5);
+    assert!(matches!(member.next(), Step::Wait(at) if at > member.now), "{:?}", member.machine);
+}
+
 #[test]
 fn who_leaves_says_so_unless_it_is_static() {
     for instance in [None, Some("i".into())] {

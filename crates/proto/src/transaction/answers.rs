@@ -149,7 +149,11 @@ impl<E: Clone> Machine<E> {
             Reply::Refused(code) if code.is_retriable() => self.repeat(reason(code), now, unit),
             Reply::Refused(
                 code @ (ErrorCode::GROUP_AUTHORIZATION_FAILED | ErrorCode::TRANSACTION_ABORTABLE),
-            ) => self.abortable(reason(code)),
+            ) => match self.phase {
+                Phase::Open | Phase::Committing => self.abortable(reason(code)),
+                // Without an open transaction, there is nothing to abort: the lookup is repeated after a backoff.
+                _ => self.repeat(reason(code), now, unit),
+            },
             Reply::Refused(code) if matches!(self.phase, Phase::Initializing) => {
                 self.phase = Phase::New(Some(reason(code)));
             }

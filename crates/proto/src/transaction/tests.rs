@@ -403,3 +403,18 @@ fn init_that_is_refused_may_be_called_again() {
     bench.expect(&init, Reply::Identity(FIRST));
     assert_eq!(bench.machine.status(), Status::Ready);
 }
+
+/// These codes concern a transaction, so that only an open one can be made abortable by them.
+#[test]
+fn a_coordinator_lookup_that_is_refused_without_end_backs_off() {
+    for code in [ErrorCode::TRANSACTION_ABORTABLE, ErrorCode::GROUP_AUTHORIZATION_FAILED] {
+        let backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
+        let mut machine = Machine::<&str>::new(backoff);
+        let now = Instant::now();
+        machine.init();
+        assert_eq!(machine.next(now), Step::Find(Coordinator::Transaction));
+        machine.found(Coordinator::Transaction, Err(refused(code)), now, 0.5);
+        let step = machine.next(now);
+        assert!(matches!(step, Step::Wait(at) if at > now), "{code}: {step:?}");
+    }
+}

@@ -120,6 +120,19 @@ fn memory_follows_the_data_and_not_the_claim() {
     assert!(most <= 6 * EAGER, "{most}");
 }
 
+/// A connection that announces a large frame and sends one byte at a time holds the room for the first bytes of it, once.
+#[test]
+fn a_claimed_length_is_allocated_for_once() {
+    let mut splitter = FrameSplitter::default();
+    feed(&mut splitter, &(DEFAULT_LIMIT as u32).to_be_bytes());
+    assert_eq!(splitter.next_frame(), Ok(None));
+    for _ in 0..10 {
+        let buffer = splitter.spare(64 * 1024);
+        assert!(buffer.capacity() <= EAGER + 2 * LOW_WATER, "{}", buffer.capacity());
+        buffer.extend_from_slice(&[1]);
+    }
+}
+
 #[test]
 fn a_frame_of_a_mebibyte_gets_its_room_at_once() {
     let body = vec![9; 1024 * 1024];

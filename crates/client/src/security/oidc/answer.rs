@@ -125,3 +125,20 @@ fn refusal(body: &[u8], secret: &Secret) -> String {
     let said = parts.join(", ").replace(secret.reveal(), "[hidden]");
     format!(": {}", one_line(&said))
 }
+
+/// Reads a response of a token endpoint, for `crate::fuzzing`.
+///
+/// # Panics
+/// If an expired token is taken, or an error shows the secret or more than one short line.
+pub(crate) fn check_response(status: u16, body: &[u8], secret: &str, now_ms: i64) {
+    let reason = match read(status, body, &Secret::new(secret), now_ms) {
+        Ok(granted) => {
+            assert!(granted.expires_ms > now_ms && !granted.token.reveal().is_empty());
+            return;
+        }
+        Err(Trouble::Refused(reason) | Trouble::Unreachable(reason)) => reason,
+    };
+    assert!(!reason.contains(secret), "the secret is shown: {reason}");
+    assert!(!reason.contains(char::is_control), "control characters are shown: {reason:?}");
+    assert!(reason.chars().count() < 1000, "a long error: {reason}");
+}

@@ -21,6 +21,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+pub(crate) use self::answer::check_response;
 use self::{answer::Granted, exchange::Limits};
 use super::Cache;
 use crate::{

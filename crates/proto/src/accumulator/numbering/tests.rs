@@ -22,7 +22,7 @@ fn after_the_last_epoch_a_partition_goes_on_with_another_id() {
         append(&mut queue, &policy, b"a", now);
     }
     let Take::Batch(lost) = queue.take(&policy, LAST, to(1), now) else { panic!("the first") };
-    assert!(queue.fail(&lost, false).is_empty());
+    assert!(queue.fail(&lost).is_empty());
     // Epoch 0 of the same id is fenced, however long one waits.
     for _ in 0..2 {
         assert!(matches!(queue.take(&policy, LAST, to(1), now), Take::AfterAnotherId(7)));
@@ -45,6 +45,6 @@ fn a_partition_with_epochs_left_keeps_its_id() {
     }
     let before = Idempotence::As(ProducerIdentity { id: 7, epoch: i16::MAX - 1 });
     let Take::Batch(lost) = queue.take(&policy, before, to(1), now) else { panic!("the first") };
-    assert!(queue.fail(&lost, false).is_empty());
+    assert!(queue.fail(&lost).is_empty());
     assert_eq!(stamp(&queue.take(&policy, ANOTHER, to(1), now)), (7, i16::MAX, 0));
 }

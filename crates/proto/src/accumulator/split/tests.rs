@@ -321,7 +321,7 @@ proptest! {
                 Verdict::Retry { .. } => prop_assert!(queue.retry(batch, false, None).is_none()),
                 Verdict::FailAndBumpEpoch => {
                     failed.extend(numbers(&batch));
-                    prop_assert!(queue.fail(&batch, false).is_empty());
+                    prop_assert!(queue.fail(&batch).is_empty());
                 }
                 other => panic!("{other:?}"),
             }

@@ -56,7 +56,7 @@ fn after_an_expiry_in_flight_new_batches_wait_for_what_is_in_flight_and_the_next
         append(&mut queue, &policy, b"a", now);
     }
     let (overdue, behind) = (take(&mut queue, &policy, 1, now), take(&mut queue, &policy, 1, now));
-    assert!(queue.fail(&overdue, true).is_empty());
+    assert!(queue.fail(&overdue).is_empty());
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     queue.written(&behind);
     let next = header(&take(&mut queue, &policy, 1, now));
@@ -71,7 +71,7 @@ fn a_batch_before_an_expired_one_keeps_its_sequence_and_is_sent_again() {
         append(&mut queue, &policy, b"a", now);
     }
     let (before, overdue) = (take(&mut queue, &policy, 1, now), take(&mut queue, &policy, 1, now));
-    assert!(queue.fail(&overdue, true).is_empty());
+    assert!(queue.fail(&overdue).is_empty());
     assert!(queue.retry(before, true, None).is_none(), "nothing before it is lost");
     let again = take(&mut queue, &policy, 1, now);
     assert_eq!((header(&again).producer_epoch, header(&again).base_sequence), (0, 0));
@@ -199,7 +199,7 @@ impl World {
     fn fail(&mut self, batch: &Batch<u32>, unknown: bool) {
         let told = if unknown { &mut self.perhaps } else { &mut self.failed };
         told.extend(values(batch.payload()));
-        for lost in self.queue.fail(batch, unknown) {
+        for lost in self.queue.fail(batch) {
             self.perhaps.extend(values(lost.payload()));
         }
     }

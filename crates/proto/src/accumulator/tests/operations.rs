@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::classify::{Context, Verdict, classify, may_have_been_overtaken, may_have_been_written};
+use crate::classify::{Context, Verdict, classify, may_have_been_written};
 use curtail_wire::ErrorCode;
 
 /// Batches of a producer that a broker recognizes when they are repeated.
@@ -318,7 +318,7 @@ impl World {
                 let is_stale = batch.producer() != Some(self.identity());
                 let is_late = matches!(self.idempotence, Idempotence::Transaction(_)) && is_stale;
                 prop_assert!(self.excused || is_late, "{error}, without a reason");
-                self.fail_in_queue(&batch, may_have_been_overtaken(error))?;
+                self.fail_in_queue(&batch)?;
             }
         }
         Ok(())
@@ -343,12 +343,12 @@ impl World {
         let expired = self.queue.expire(&self.policy, self.now + self.policy.delivery_timeout);
         self.excused |= !expired.is_empty();
         for batch in expired {
-            self.fail_in_queue(&batch, false).expect("one outcome");
+            self.fail_in_queue(&batch).expect("one outcome");
         }
     }
 
-    fn fail_in_queue(&mut self, batch: &Batch<u32>, overtaken: bool) -> Result<(), TestCaseError> {
-        let lost = self.queue.fail(batch, batch.outcome_unknown() || overtaken);
+    fn fail_in_queue(&mut self, batch: &Batch<u32>) -> Result<(), TestCaseError> {
+        let lost = self.queue.fail(batch);
         self.fail(batch)?;
         lost.iter().try_for_each(|batch| self.settle(batch, Outcome::Unknown))
     }

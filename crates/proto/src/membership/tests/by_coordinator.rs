@@ -67,6 +67,25 @@ impl Member {
 }
 
 #[test]
+fn a_member_that_is_fenced_before_it_has_joined_backs_off() {
+    for code in [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::FENCED_MEMBER_EPOCH] {
+        let mut member = Member::of_coordinator(None);
+        member.flush();
+        member.find(1);
+        member.heartbeat();
+        member.answer(refused(code));
+        assert!(matches!(member.next(), Step::Wait(at) if at > member.now), "{:?}", member.machine);
+    }
+    let mut member = Member::of_coordinator(None);
+    member.settle_at_coordinator(&[0]);
+    member.pass(INTERVAL);
+    member.heartbeat();
+    member.answer(refused(ErrorCode::FENCED_MEMBER_EPOCH));
+    assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
+    assert_eq!(member.heartbeat().epoch, 0, "at once");
+}
+
+#[test]
 fn it_says_everything_once_and_then_what_has_changed() {
     let mut member = Member::of_coordinator(Some("i"));
     member.flush();

@@ -1,0 +1,51 @@
+//! Parsers of stored bytes, for the fuzz targets. Not part of the interface.
+//!
+//! A record of an internal topic may come from another client: Apache Kafka's tools write them, and a producer may write
+//! to an internal topic. What a parser reads, it must write and read back the same.
+
+use bytes::Bytes;
+
+use crate::coordinator::records::{
+    Key, consumer_record, decode_change, decode_group, decode_key, decode_offset, group_record,
+    offset_record,
+};
+
+/// Reads a record of `__consumer_offsets`.
+///
+/// # Panics
+/// If what was read is written and read back as something else.
+pub fn offsets_record(key: &[u8], value: Option<&[u8]>) {
+    let Ok(Some(key)) = decode_key(key) else { return };
+    match (key, value) {
+        (Key::Offset { group, topic, partition }, Some(value)) => {
+            let Ok(Some(read)) = decode_offset(value) else { return };
+            let record = offset_record(&group, &topic, partition, &read);
+            assert_eq!(decode_key(&record.key), Ok(Some(Key::Offset { group, topic, partition })));
+            let written = record.value.unwrap_or_default();
+            assert_eq!(decode_offset(&written), Ok(Some(read)));
+        }
+        (Key::Group(group), Some(value)) => {
+            let Ok(Some(read)) = decode_group(value) else { return };
+            let record = group_record(&group, &read);
+            assert_eq!(decode_key(&record.key), Ok(Some(Key::Group(group))));
+            let written = record.value.unwrap_or_default();
+            assert_eq!(decode_group(&written), Ok(Some(read)));
+        }
+        (Key::Consumer(group, part), value) => {
+            let Ok(Some(change)) = decode_change(part.clone(), value) else { return };
+            let record = consumer_record(&group, &change);
+            let again = Key::Consumer(group, part.clone());
+            assert_eq!(decode_key(&record.key), Ok(Some(again)));
+            assert_eq!(decode_change(part, record.value.as_deref()), Ok(Some(change)));
+        }
+        (Key::Offset { .. } | Key::Group(_), None) => {}
+    }
+}
+
+/// Reads a record of `__transaction_state`.
+///
+/// # Panics
+/// If what was read is written and read back as something else.
+pub fn transaction_record(key: &Bytes, value: &Bytes) {
+    crate::transaction::check_record(key, value);
+}

@@ -1,0 +1,36 @@
+//! The targets, one module for each family.
+
+mod accumulator;
+mod codecs;
+mod fetch_session;
+mod frames;
+mod groups;
+mod membership;
+mod metadata;
+mod position;
+mod records;
+mod requests;
+mod responses;
+mod sasl;
+mod stored;
+mod transaction;
+
+use crate::Target;
+
+/// Every target.
+pub const ALL: &[Target] = &[
+    frames::TARGET,
+    responses::TARGET,
+    records::TARGET,
+    codecs::TARGET,
+    sasl::TARGET,
+    groups::TARGET,
+    accumulator::TARGET,
+    membership::TARGET,
+    transaction::TARGET,
+    fetch_session::TARGET,
+    position::TARGET,
+    metadata::TARGET,
+    requests::TARGET,
+    stored::TARGET,
+];
