@@ -209,7 +209,7 @@ pub enum FaultKind {
         /// Partitions of its successor.
         partitions: i32,
     },
-    /// The disk of a broker takes no more than so many further bytes.
+    /// The disk of a broker has room for only a few more bytes.
     DiskFull {
         /// Which one.
         broker: i32,

@@ -115,6 +115,9 @@ enum Phase {
 impl Shared {
     pub(super) fn start(mut config: ProducerConfig, env: &Env) -> Arc<Self> {
         config.max_request_size = config.max_request_size.min(LARGEST_REQUEST);
+        if config.acks == Acks::None && planted(Plant::NoExpiryWithoutAcks) {
+            config.delivery_timeout = config.delivery_timeout.saturating_mul(1000);
+        }
         let policy = BatchPolicy {
             batch_size: config.batch_size,
             batch_max_size: config.batch_max_size,
@@ -559,9 +562,6 @@ impl Shared {
         at: Instant,
         error: &Error,
     ) {
-        if self.config.acks == Acks::None && planted(Plant::NoExpiryWithoutAcks) {
-            return;
-        }
         let expired = state.queue.expire(&self.policy, at.into_std());
         let mut lost = Vec::new();
         for batch in &expired {

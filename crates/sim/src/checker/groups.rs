@@ -208,7 +208,7 @@ fn committed_between(
     found
 }
 
-/// Without any trouble, a member that commits automatically and lets go of a partition in a poll has committed its position
+/// Without any fault, a member that commits automatically and releases a partition in a poll has committed its position
 /// before another member begins there.
 fn check_handovers(group: &GroupHistory) -> Vec<Violation> {
     let mut violations = Vec::new();

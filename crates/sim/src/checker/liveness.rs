@@ -1,4 +1,4 @@
-//! What a fault must not hide: outcomes in time, no healthy connection closed, nobody fenced without a rival.
+//! Liveness under faults: outcomes come in time, no healthy connection is closed, no producer is fenced without a rival.
 
 use std::time::Duration;
 

@@ -273,13 +273,13 @@ pub enum Violation {
         /// Records that it sent.
         records: usize,
     },
-    /// A member let go of a partition in a poll, and another one began before its position.
+    /// A member released a partition in a poll, and another member began before its position.
     HandoverUncommitted {
-        /// Who had it, and who began.
+        /// The previous owner and the new one.
         members: (u32, u32),
         /// Partition.
         partition: i32,
-        /// Position of the former member.
+        /// Position of the previous owner.
         position: i64,
         /// First offset of the other one.
         given: i64,

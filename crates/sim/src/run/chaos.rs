@@ -195,7 +195,7 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> boo
     true
 }
 
-/// Deletes a topic, and creates it again. What was sent to it until then has no promise.
+/// Deletes a topic, and creates it again. Records sent to it until then have no promise.
 async fn recreate(shared: &Shared, topic: usize, partitions: i32, gap: Duration) {
     let name = shared.topic(topic);
     if !shared.cluster.delete_topic(name) {
@@ -205,7 +205,7 @@ async fn recreate(shared: &Shared, topic: usize, partitions: i32, gap: Duration)
     let created = shared.cluster.create_topic(name, partitions, BROKERS as i16, &[]);
     let trace = shared.fabric.trace();
     trace.event("chaos", format_args!("topic {topic} created again: {}", created.is_ok()));
-    // Brokers with old metadata still serve the former topic.
+    // Brokers with old metadata still serve the deleted topic.
     shared.cluster.settled().await;
     let producers = shared.plan.producers.iter().zip(0..);
     let concerned: BTreeSet<u32> = producers

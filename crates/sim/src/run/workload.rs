@@ -98,7 +98,7 @@ impl Work {
             sleep(Duration::from_micros(self.entropy.below(spread + 1))).await;
             let id = RecordId { producer: self.index, number };
             let slot = self.begin(id);
-            let sent = match self.entropy.below(100) < self.plan.tuning.impatient {
+            let sent = match self.is_impatient() {
                 false => self.send(&producer, id).await,
                 true => {
                     let patience = Duration::from_millis(self.entropy.below(3));
@@ -166,6 +166,11 @@ impl Work {
             .compression(plan.tuning.codec)
             .buffer_memory(plan.tuning.buffer_memory)
             .max_request_size(plan.tuning.max_request_size)
+    }
+
+    fn is_impatient(&self) -> bool {
+        let share = self.plan.tuning.impatient;
+        share > 0 && self.entropy.below(100) < share
     }
 
     /// Notes what the settings promise.
