@@ -302,7 +302,7 @@ fn a_doctor_that_is_interrupted_or_fails_leaves_nothing_behind() {
     assert!(rest.contains("curtail: interrupted"), "{rest}");
     assert!(!topics(bootstrap).contains("curtail-doctor"), "{rest}");
 
-    let large = ["--throughput", "3MB/s", "--record-size", "2000000", "--duration", "1s"];
+    let large = ["--throughput", "3MB/s", "--record-size", "2000000", "--duration", "10s"];
     let error = run(&[&doctor[..], &large].concat());
     assert!(error.code == Some(1) && error.err.contains("max.request.size"), "{error:?}");
     assert!(!topics(bootstrap).contains("curtail-doctor"));
