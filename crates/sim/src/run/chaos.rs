@@ -182,6 +182,8 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> boo
     shared.switch(broker).set(Power::Off(crash));
     // The process is dead for a moment at least before anything starts it again.
     sleep(lasts.max(Duration::from_millis(20))).await;
+    // A broker that starts on a full disk keeps its replicas offline, and would never be in sync again.
+    shared.disks[broker as usize - 1].set_capacity(None);
     shared.switch(broker).set(Power::On);
     if crash == Crash::LosesUnsynced {
         shared.note(format!(
