@@ -92,26 +92,10 @@ const COMPARED: usize = 249;
 
 /// The name with the smallest edit distance, if a slip of the keyboard could explain the difference.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name: Vec<char> = name.chars().take(COMPARED).collect();
-    let candidates = known.map(|candidate| {
-        let chars: Vec<char> = candidate.chars().take(COMPARED).collect();
-        (edit_distance(&name, &chars), candidate)
-    });
+    let compared = |name: &str| name.chars().take(COMPARED).collect::<String>();
+    let name = compared(name);
+    let distances = known.map(|known| (strsim::levenshtein(&name, &compared(known)), known));
+    let (distance, nearest) = distances.min()?;
     // At least one, so that names of two characters have a neighbour.
-    let (distance, nearest) = candidates.min()?;
-    (distance <= (name.len() / 3).max(1)).then_some(nearest)
-}
-
-fn edit_distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    (distance <= (name.chars().count() / 3).max(1)).then_some(nearest)
 }

@@ -666,7 +666,7 @@ impl<C> PartitionQueue<C> {
     /// fail with it: their own outcome is unknown, and under a new epoch they could be written twice.
     ///
     /// This holds even where the lost batch is certainly not in the log. A broker refuses sequences after a gap only while
-    /// it knows the producer; one that has forgotten it (`producer.id.expiration.ms`) takes any first sequence.
+    /// it knows the producer. After `producer.id.expiration.ms` it has forgotten it, and takes any first sequence.
     pub fn fail(&mut self, batch: &Batch<C>) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::sync::{AtomicU8, AtomicU64, Mutex, Ordering};
 
-/// Partitions in trouble whose keyless records stay because no partition is better.
+/// Avoided partitions whose keyless records stay because no partition is better.
 ///
 /// A task reads [`Self::ends`] before it searches for a better partition. If a trouble ends after that, [`Self::keep`]
 /// says so, or [`Self::take`] returns the kept partition: nothing stays once there is a better place.

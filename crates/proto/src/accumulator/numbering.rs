@@ -129,7 +129,6 @@ impl<C> PartitionQueue<C> {
         };
         for batch in &mut work.again {
             batch.stamp = None;
-            batch.outcome_unknown = false;
         }
         Ok(())
     }
