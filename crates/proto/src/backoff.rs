@@ -18,10 +18,13 @@ pub struct Backoff {
 const SOON: Duration = Duration::from_millis(20);
 
 impl Backoff {
-    /// Shorter waits, for what is over in milliseconds: from 20 ms up to the first wait of this one.
+    /// The same backoff with a first wait of 20 ms, for a situation that usually ends within milliseconds.
+    ///
+    /// The waits double up to the same maximum: no wait is longer than the time since the first failure plus 20 ms, and a
+    /// situation that lasts does not cause a storm of requests.
     #[must_use]
     pub fn soon(&self) -> Self {
-        Self { initial: SOON.min(self.initial), max: self.initial }
+        Self { initial: SOON.min(self.initial), ..*self }
     }
 
     /// Longer waits, for what does harm when it is tried in vain: from the longest wait of this one up to eight times that.
@@ -52,6 +55,15 @@ mod tests {
         let middle: Vec<u64> = (0..8).map(|n| KAFKA.after(n, 0.5).as_millis() as u64).collect();
         assert_eq!(middle, [0, 100, 200, 400, 800, 1000, 1000, 1000]);
         assert_eq!(KAFKA.after(u32::MAX, 0.5), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_situation_that_lasts_is_tried_at_the_longest_interval_also_when_it_was_tried_soon() {
+        let waits: Vec<u64> =
+            (1..9).map(|n| KAFKA.soon().after(n, 0.5).as_millis() as u64).collect();
+        assert_eq!(waits, [20, 40, 80, 160, 320, 640, 1000, 1000]);
+        let impatient = Backoff { initial: Duration::from_millis(5), ..KAFKA };
+        assert_eq!(impatient.soon(), impatient);
     }
 
     #[test]
