@@ -258,6 +258,12 @@ impl Shared {
         let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
         let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, draw);
         let state = Arc::new(state);
+        // Published before the partitions get their lanes, which send under the topic id of the table. The topic admits no
+        // records until they have.
+        let mut next = (*topics).clone();
+        next.insert(topic.name.clone(), state.clone());
+        drop(topics);
+        lanes.former.push(self.topics.swap(Arc::new(next)));
         self.rehome(&mut lanes, snapshot, &state);
         for partition in state.vanished() {
             partition.state.lock().set_last_error(Some(Error::UnknownPartition {
@@ -267,15 +273,11 @@ impl Shared {
             }));
         }
         self.review(&lanes, snapshot, &state);
-        let mut next = (*topics).clone();
-        next.insert(topic.name.clone(), state.clone());
-        drop(topics);
-        // No record may come to wait between the look at those that do and the new table.
+        // No record may come to wait between the look at those that do and the opening.
         self.room.while_still(&topic.name, |waited_for| {
             if !waited_for {
                 state.door.open();
             }
-            lanes.former.push(self.topics.swap(Arc::new(next)));
         });
         self.progress.notify_waiters();
         self.opened.notify_waiters();

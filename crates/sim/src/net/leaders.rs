@@ -90,10 +90,6 @@ impl Leaders {
         let mut stale = Vec::new();
         for topic in &request.topics {
             let Some(id) = self.id_of(&topic.name, topic.topic_id) else { continue };
-            // The client has learned of the topic's successor, whose partitions it may have taken on before the id.
-            if !self.ids.values().any(|newest| *newest == id) {
-                continue;
-            }
             for partition in &topic.partitions {
                 let Some(known) = self.known.get(&(id, partition.index)) else { continue };
                 let named = self.named.get(&(id, partition.index, to));

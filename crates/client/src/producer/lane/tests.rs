@@ -220,6 +220,31 @@ async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
     shared.stop();
 }
 
+/// A lane that is idle sends while its partitions arrive. Otherwise the batch would be refused with UNKNOWN_TOPIC_ID and
+/// back off.
+#[tokio::test]
+async fn batch_that_waits_while_its_topic_is_created_again_goes_out_with_the_new_topic_id() {
+    let shared = start(Duration::ZERO, Acks::Leader);
+    let [partition, _] = adopt(&shared, 2, 4);
+    let lane = partition.state.lock().lane.clone().expect("a leader");
+    let socket = Arc::new(Slow::default());
+    *socket.room.lock() = usize::MAX;
+    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), 13, AnswerTime::default())));
+    adopt(&shared, 1, 5);
+    let _delivery = open_batch(&shared, &partition, Instant::now().into_std());
+    let mut successor = response(2, 2, 0);
+    successor.topics[0].topic_id = Uuid([8; 16]);
+    let snapshot = Snapshot::default().apply(&successor, None).0;
+    shared.adopt_snapshot(&snapshot, snapshot.topic("t").expect("it is known")).expect("open");
+    let mut splitter = curtail_wire::frame::FrameSplitter::default();
+    splitter.spare(0).extend_from_slice(&socket.taken.lock());
+    let frame = splitter.next_frame().expect("whole frames").expect("a request");
+    let (header, body) = curtail_wire::header::split_request(&frame).expect("a header");
+    let request = ProduceRequest::decode(header.version, &body).expect("a request");
+    assert_eq!(request.topics[0].topic_id, Uuid([8; 16]));
+    shared.stop();
+}
+
 /// A send finds its partition before the close and appends after it. Other clones of the producer remain.
 #[tokio::test]
 async fn batch_appended_during_the_close_fails_although_its_topic_table_was_replaced() {
