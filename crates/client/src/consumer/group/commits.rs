@@ -44,10 +44,12 @@ pub(super) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 pub(super) enum Authority {
     /// In nobody's: the partitions were assigned by hand.
     Nobody,
-    /// The member's, as long as the partitions are its own.
+    /// The member's, which has not released any of the partitions since.
     Owner,
     /// The member's as it was when it let go of them.
     Former(Identity),
+    /// In nobody's any longer: the member has lost the partitions, and others may have committed since.
+    Lost,
 }
 
 /// Commits to be made.
@@ -61,14 +63,29 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Waiting {
+    /// What the task is committing.
+    current: Option<Claim>,
     commits: VecDeque<Commit>,
     /// How many ever came.
     taken: u64,
 }
 
-struct Commit {
-    offsets: Offsets,
+/// Offsets, and in whose name they are committed. The application's side changes the name when it releases a partition,
+/// also of offsets that the task is committing.
+#[derive(Clone)]
+struct Claim {
+    offsets: Arc<Offsets>,
     authority: Authority,
+}
+
+impl Claim {
+    fn touches(&self, partitions: &BTreeSet<TopicPartition>) -> bool {
+        self.offsets.keys().any(|at| partitions.contains(at))
+    }
+}
+
+struct Commit {
+    claim: Claim,
     deadline: Instant,
     /// More than one where later calls have taken the place of earlier ones.
     told: Vec<oneshot::Sender<Result<()>>>,
@@ -79,9 +96,11 @@ impl Waiting {
     /// that commits faster than the coordinator answers would have a queue without end otherwise, and a rebalance waits
     /// for the queue. The order of what has partitions in common stays as it is.
     fn add(&mut self, commit: Commit) {
-        let (offsets, authority) = (&commit.offsets, &commit.authority);
-        let touches = |other: &&mut Commit| offsets.keys().any(|at| other.offsets.contains_key(at));
+        let Claim { offsets, authority } = &commit.claim;
+        let touches =
+            |other: &&mut Commit| offsets.keys().any(|at| other.claim.offsets.contains_key(at));
         let earlier = self.commits.iter_mut().rev().find(touches).filter(|earlier| {
+            let earlier = &earlier.claim;
             earlier.authority == *authority && earlier.offsets.keys().eq(offsets.keys())
         });
         match earlier {
@@ -95,6 +114,18 @@ impl Waiting {
                 self.commits.push_back(commit);
             }
         }
+    }
+
+    fn begin_next(&mut self) -> Option<Commit> {
+        let next = self.commits.pop_front();
+        self.current = next.as_ref().map(|commit| commit.claim.clone());
+        next
+    }
+
+    /// Claims of partitions that the member has not released since.
+    fn of_owner(&mut self) -> impl Iterator<Item = &mut Claim> {
+        let waiting = self.commits.iter_mut().map(|commit| &mut commit.claim);
+        self.current.iter_mut().chain(waiting).filter(|claim| claim.authority == Authority::Owner)
     }
 }
 
@@ -113,7 +144,8 @@ impl Queue {
             return PendingCommit(outcome);
         }
         let deadline = Instant::now().later(shared.config.common.default_api_timeout);
-        self.waiting.lock().add(Commit { offsets, authority, deadline, told: vec![told] });
+        let claim = Claim { offsets: Arc::new(offsets), authority };
+        self.waiting.lock().add(Commit { claim, deadline, told: vec![told] });
         self.wake.notify_one();
         PendingCommit(outcome)
     }
@@ -137,21 +169,41 @@ impl Queue {
         self.flushed_to(self.mark()).await;
     }
 
-    /// The member is about to let go of partitions: what it has handed over as their owner goes under the identity that it
-    /// owned them with, before it joins again.
-    pub(super) fn entrust(&self, owned: &BTreeSet<Key>, identity: &Identity) {
-        for commit in &mut self.waiting.lock().commits {
-            let all_owned = commit.offsets.keys().all(|at| owned.contains(&key(at)));
-            if commit.authority == Authority::Owner && all_owned {
-                commit.authority = Authority::Former(identity.clone());
+    /// The member is about to release the partitions `going`. What it has handed over as the owner of partitions, all of them
+    /// among `owned`, goes under the identity that it owned them with, before it joins again.
+    pub(super) fn entrust(
+        &self,
+        going: &BTreeSet<TopicPartition>,
+        owned: &BTreeSet<Key>,
+        identity: &Identity,
+    ) {
+        for claim in self.waiting.lock().of_owner() {
+            if claim.offsets.keys().all(|at| owned.contains(&key(at))) {
+                claim.authority = Authority::Former(identity.clone());
+            } else if claim.touches(going) {
+                claim.authority = Authority::Lost;
             }
         }
+    }
+
+    /// The member has lost these partitions: what it has handed over as their owner is committed no more, also if it owns
+    /// them again later.
+    pub(super) fn disown(&self, lost: &BTreeSet<TopicPartition>) {
+        for claim in self.waiting.lock().of_owner().filter(|claim| claim.touches(lost)) {
+            claim.authority = Authority::Lost;
+        }
+    }
+
+    /// In whose name the task goes on with what it is committing.
+    fn authority(&self) -> Authority {
+        let waiting = self.waiting.lock();
+        waiting.current.as_ref().map_or(Authority::Lost, |claim| claim.authority.clone())
     }
 
     async fn next(&self) -> Commit {
         loop {
             let woken = self.wake.notified();
-            if let Some(commit) = self.waiting.lock().commits.pop_front() {
+            if let Some(commit) = self.waiting.lock().begin_next() {
                 return commit;
             }
             woken.await;
@@ -182,7 +234,7 @@ pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
         let commit = committer.group.commits.next().await;
         let result = committer.carry_out(&commit).await;
         match &result {
-            Ok(()) => committer.shared.committed(&commit.offsets),
+            Ok(()) => committer.shared.committed(&commit.claim.offsets),
             Err(error) => tracing::warn!(group = &*committer.group.id, %error, "commit"),
         }
         for told in commit.told {
@@ -233,7 +285,7 @@ impl Committer {
                 Ok(Err(error)) => error,
                 Err(_) => return Err(self.too_late(last)),
             };
-            self.judge(&error, identity.as_ref(), &commit.authority)?;
+            self.judge(&error, identity.as_ref())?;
             last = Some(Arc::new(error));
             failures += 1;
             let again = Instant::now().later(self.shared.backoff(failures));
@@ -250,15 +302,20 @@ impl Committer {
     }
 
     fn permit(&self, commit: &Commit) -> Result<Permit> {
-        match &commit.authority {
+        match self.group.commits.authority() {
             Authority::Nobody => Ok(Permit::Go(None)),
             Authority::Former(identity) => {
-                let successor = self.group.look(|machine| machine.successor(identity));
-                Ok(Permit::Go(Some(successor.unwrap_or_else(|| identity.clone()))))
+                let successor = self.group.look(|machine| machine.successor(&identity));
+                Ok(Permit::Go(Some(successor.unwrap_or(identity))))
+            }
+            Authority::Lost => {
+                let reason =
+                    "the member has lost the partitions since the offsets were handed over";
+                Err(self.failed(ErrorCode::UNKNOWN_MEMBER_ID, reason))
             }
             Authority::Owner => self.group.look(|machine| {
                 let owned = machine.owned();
-                let foreign = commit.offsets.keys().find(|at| !owned.contains(&key(at)));
+                let foreign = commit.claim.offsets.keys().find(|at| !owned.contains(&key(at)));
                 if let Some(at) = foreign {
                     let reason = format!("{at} is not assigned to this member any more");
                     return Err(self.failed(ErrorCode::REBALANCE_IN_PROGRESS, &reason));
@@ -280,12 +337,7 @@ impl Committer {
     }
 
     /// An error that passes is no result yet.
-    fn judge(
-        &self,
-        error: &Error,
-        identity: Option<&Identity>,
-        authority: &Authority,
-    ) -> Result<()> {
+    fn judge(&self, error: &Error, identity: Option<&Identity>) -> Result<()> {
         let code = match error {
             Error::Broker { code, .. } => *code,
             Error::UnsupportedVersion(_) => return Err(error.clone()),
@@ -306,7 +358,7 @@ impl Committer {
         let refused = |identity| {
             self.group.change(|machine, now| machine.commit_refused(identity, code, now))
         };
-        let again = match (authority, identity) {
+        let again = match (self.group.commits.authority(), identity) {
             (Authority::Owner, Some(identity)) => refused(identity),
             // The coordinator takes no offsets while the leader assigns, and none under an epoch before the last one; that
             // passes if the member stays.
@@ -326,7 +378,7 @@ impl Committer {
     async fn attempt(&mut self, commit: &Commit, identity: Option<&Identity>) -> Result<()> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         ask_coordinator(&shared, &group, &mut self.open, async |connection| {
-            request(connection, &group, &commit.offsets, identity).await
+            request(connection, &group, &commit.claim.offsets, identity).await
         })
         .await
     }
@@ -395,5 +447,58 @@ impl Shared {
                 assigned.committed = Some(offset.offset);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(index: i32) -> TopicPartition {
+        TopicPartition::new("t", index)
+    }
+
+    fn commit(partitions: &[i32]) -> Commit {
+        let offsets = partitions.iter().map(|index| (partition(*index), OffsetAndMetadata::new(7)));
+        let claim = Claim { offsets: Arc::new(offsets.collect()), authority: Authority::Owner };
+        Commit { claim, deadline: Instant::now(), told: Vec::new() }
+    }
+
+    /// A queue whose task has begun with the first of these commits.
+    fn queue(commits: &[&[i32]]) -> Queue {
+        let queue = Queue::default();
+        for partitions in commits {
+            queue.waiting.lock().add(commit(partitions));
+        }
+        assert!(queue.waiting.lock().begin_next().is_some());
+        queue
+    }
+
+    fn authorities(queue: &Queue) -> Vec<Authority> {
+        let waiting = queue.waiting.lock();
+        let waiting_ones = waiting.commits.iter().map(|commit| commit.claim.authority.clone());
+        let all = waiting.current.iter().map(|claim| claim.authority.clone()).chain(waiting_ones);
+        all.collect()
+    }
+
+    #[test]
+    fn commit_of_a_lost_partition_is_not_carried_out_when_the_member_owns_it_again() {
+        let queue = queue(&[&[1], &[1, 2], &[2]]);
+        queue.disown(&BTreeSet::from([partition(1)]));
+        assert_eq!(authorities(&queue), [Authority::Lost, Authority::Lost, Authority::Owner]);
+        assert_eq!(queue.authority(), Authority::Lost);
+        queue.waiting.lock().add(commit(&[1]));
+        assert_eq!(authorities(&queue).last(), Some(&Authority::Owner));
+    }
+
+    #[test]
+    fn commit_of_a_revoked_partition_keeps_the_identity_of_its_owner_also_while_it_is_carried_out()
+    {
+        let queue = queue(&[&[1], &[1, 3], &[2]]);
+        let owned = [1, 2].map(|index| key(&partition(index))).into();
+        let identity = Identity { generation: 4, member: "m".into() };
+        queue.entrust(&BTreeSet::from([partition(1)]), &owned, &identity);
+        let former = Authority::Former(identity);
+        assert_eq!(authorities(&queue), [former.clone(), Authority::Lost, former]);
     }
 }

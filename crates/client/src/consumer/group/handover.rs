@@ -310,8 +310,8 @@ impl Consumer {
         };
         GroupStats::took(heard, begun);
         let going_now: BTreeSet<TopicPartition> = partitions.into_iter().collect();
-        let identity = group.identity();
-        if let (Going::Revoked, Some(identity)) = (going, identity) {
+        let identity = group.identity().filter(|_| matches!(going, Going::Revoked));
+        if let Some(identity) = identity {
             chosen.retain(|at, offset| going_now.contains(at) && offset.offset >= 0);
             if self.shared.config.enable_auto_commit {
                 let mut positions = self.positions(|at, (position, committed)| {
@@ -321,8 +321,10 @@ impl Consumer {
                 chosen = positions;
             }
             let owned = group.look(|machine| machine.owned().clone());
-            group.commits.entrust(&owned, &identity);
+            group.commits.entrust(&going_now, &owned, &identity);
             drop(group.commits.push(&self.shared, chosen, Authority::Former(identity)));
+        } else {
+            group.commits.disown(&going_now);
         }
         self.shared.drop_partitions(&going_now);
         self.drop_stale_cursor();
