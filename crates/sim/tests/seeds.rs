@@ -1,6 +1,6 @@
 //! The seeds that every test run goes through.
 
-use curtail_sim::{Plan, Report, run, trace::Keep};
+use curtail_sim::{Plan, Report, Scenario, run, trace::Keep};
 
 /// Seeds in all; each test takes a share, so that the shares run beside each other.
 const SEEDS: u64 = 200;
@@ -45,6 +45,24 @@ fn seeds_that_found_bugs_stay_quiet() {
     for seed in [773, 2260] {
         let report = run(&Plan::from_seed(seed), Keep::Tail);
         assert!(report.violations.is_empty(), "{}", report.describe());
+    }
+}
+
+/// As above, of scenarios: a commit of a membership that had ended, disk faults that waited for each other, repeats at an
+/// interval that did not grow, and a batch under the id of a deleted topic.
+#[test]
+fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
+    let found = [
+        (Scenario::Groups, &[374][..]),
+        (Scenario::Disks, &[309, 362, 507]),
+        (Scenario::StaleMetadata, &[78, 476]),
+        (Scenario::Topics, &[1]),
+    ];
+    for (scenario, seeds) in found {
+        for seed in seeds {
+            let report = run(&Plan::of(scenario, *seed), Keep::Tail);
+            assert!(report.violations.is_empty(), "{}", report.describe());
+        }
     }
 }
 

@@ -113,16 +113,7 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
         FaultKind::Recreate { topic, partitions } => {
             recreate(shared, topic, partitions, fault.lasts).await;
         }
-        FaultKind::DiskFull { broker, room } => {
-            let disk = &shared.disks[broker as usize - 1];
-            disk.set_capacity(Some(disk.used() + room));
-            sleep(fault.lasts).await;
-            disk.set_capacity(None);
-            // A broker that has started on a full disk keeps its replicas offline until it starts again.
-            while !kill(shared, broker, Crash::KeepsAll, Duration::ZERO).await {
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
+        FaultKind::DiskFull { broker, room } => fill_disk(shared, broker, room, fault.lasts).await,
         FaultKind::CutOffController { broker } => {
             cluster.cut_off(broker, true);
             sleep(fault.lasts).await;
@@ -144,8 +135,11 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
 #[derive(Default)]
 pub(crate) struct Casualties {
     down: BTreeSet<i32>,
+    /// Brokers whose replicas may be offline because of a full disk, until they start again.
+    full: BTreeSet<i32>,
     /// One of them has lost what it had not synced. Until it is in sync again no other goes down: the controller, which
-    /// does not know yet, would keep it as the last in-sync replica, and then even Kafka loses records.
+    /// does not know yet, would keep it as the last in-sync replica, and then even Kafka loses records. Never while a disk
+    /// is full: a broker with offline replicas is in sync only after a restart.
     forgetful: bool,
 }
 
@@ -154,6 +148,25 @@ impl Casualties {
     fn take_down(&mut self, broker: i32) -> bool {
         !self.forgetful && self.down.insert(broker)
     }
+}
+
+/// Leaves a broker's disk room for a few more bytes, and starts the broker again at the end: until then its replicas may
+/// be offline.
+async fn fill_disk(shared: &Shared, broker: i32, room: u64, lasts: Duration) {
+    {
+        let mut casualties = shared.casualties.lock();
+        if casualties.forgetful || !casualties.full.insert(broker) {
+            return;
+        }
+    }
+    let disk = &shared.disks[broker as usize - 1];
+    disk.set_capacity(Some(disk.used() + room));
+    sleep(lasts).await;
+    disk.set_capacity(None);
+    while !kill(shared, broker, Crash::KeepsAll, Duration::ZERO).await {
+        sleep(Duration::from_millis(100)).await;
+    }
+    shared.casualties.lock().full.remove(&broker);
 }
 
 async fn freeze(shared: &Shared, broker: i32, lasts: Duration) {
@@ -170,7 +183,7 @@ async fn freeze(shared: &Shared, broker: i32, lasts: Duration) {
 async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> bool {
     let crash = {
         let mut casualties = shared.casualties.lock();
-        let alone = casualties.down.is_empty();
+        let alone = casualties.down.is_empty() && casualties.full.is_empty();
         if !casualties.take_down(broker) {
             return false;
         }
