@@ -34,6 +34,8 @@ pub enum Plant {
     NoExpiryWithoutAcks,
     /// An outcome wakes all tasks that wait for it but the first.
     WakeUpDropped,
+    /// A lane's driver is not woken for work that it has to send.
+    DriverNotWoken,
     /// A batch is sent again at once although its leader and epoch are still the same.
     NoBackoff,
     /// A pause has no effect on records that have been fetched already.
@@ -42,7 +44,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -57,6 +59,7 @@ impl Plant {
         Self::EpochHintBackwards,
         Self::NoExpiryWithoutAcks,
         Self::WakeUpDropped,
+        Self::DriverNotWoken,
         Self::NoBackoff,
         Self::PauseLeaks,
     ];

@@ -101,6 +101,8 @@ pub struct Tuning {
     pub impatient: u64,
     /// Index of the topic that it sends to; 0 for the first one.
     pub topic: usize,
+    /// Whether each record waits for the outcome of the one before.
+    pub one_by_one: bool,
 }
 
 impl Default for Tuning {
@@ -113,6 +115,7 @@ impl Default for Tuning {
             max_request_size: 1 << 20,
             impatient: 0,
             topic: 0,
+            one_by_one: false,
         }
     }
 }

@@ -63,6 +63,7 @@ caught! {
         as ["too-late", "no-outcome", "hang"];
     dropped_wake_ups_are_caught: WakeUpDropped in Settings at 0
         as ["too-late", "no-outcome", "hang"];
+    drivers_that_sleep_on_are_caught: DriverNotWoken in Sparse at 0 as ["sluggish"];
     skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
     pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
 }

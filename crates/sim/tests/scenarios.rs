@@ -72,6 +72,11 @@ fn a_slow_broker_breaks_nothing() {
 }
 
 #[test]
+fn sparse_records_are_sent_at_once() {
+    nothing_is_broken(Scenario::Sparse);
+}
+
+#[test]
 fn transactions_are_whole_or_nothing() {
     nothing_is_broken(Scenario::Transactions);
 }

@@ -331,11 +331,15 @@ impl Lane {
     /// Takes note of a partition whose place is in this lane. The caller holds no lock.
     pub(super) fn submit(self: &Arc<Self>, partition: &Arc<Partition>, readiness: Readiness) {
         match readiness {
+            Readiness::At(at) if planted(Plant::DriverNotWoken) => {
+                self.turnstile.work().add_timed(at, partition.clone());
+            }
             Readiness::At(at) => self.turnstile.push_timed(at, partition.clone()),
             Readiness::Now => {
                 let shared = self.shared.upgrade();
                 self.turnstile.push(partition.clone(), |link| match (link, &shared) {
                     (Link::Up(up), Some(shared)) => self.send_if_idle(up, shared),
+                    _ if planted(Plant::DriverNotWoken) => Left::Nothing,
                     _ => Left::ToDriver,
                 });
             }

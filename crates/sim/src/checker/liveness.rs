@@ -1,9 +1,9 @@
 //! Liveness under faults: outcomes come in time, no healthy connection is closed, no producer is fenced without a rival.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::Violation;
-use crate::history::{Disconnect, History};
+use crate::history::{Disconnect, History, Outcome, RecordId, Sent};
 
 /// How much later than it is due an outcome may reach the caller.
 const TOLERANCE: Duration = Duration::from_secs(1);
@@ -15,6 +15,13 @@ const YOUNG: Duration = Duration::from_millis(100);
 /// How long a fault still explains a disconnect after it has ended, beyond `request.timeout.ms`: long enough for replicas to
 /// be in sync again.
 const AFTERMATH: Duration = Duration::from_secs(4);
+
+/// Longest time to the outcome of a record that has nothing before it, while nothing is wrong: a first record has about
+/// eight round trips of at most 100 ms, and `linger.ms` before it.
+const PROMPT: Duration = Duration::from_secs(2);
+
+/// How long after a fault its effects may slow a record down.
+const UNREST: Duration = Duration::from_secs(10);
 
 /// Key of Produce. Connections for metadata move to better informed brokers, and a consumer abandons a waiting fetch
 /// together with its connection when it has something else to fetch.
@@ -40,7 +47,38 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
             error: fencing.error.clone(),
         }
     });
-    late.chain(closed).chain(fenced).collect()
+    late.chain(closed).chain(fenced).chain(sluggish(history)).collect()
+}
+
+/// Records that nothing delays and that are late, or expire.
+fn sluggish(history: &History) -> impl Iterator<Item = Violation> {
+    // By producer, when the last record had its outcome; `None` while one has none.
+    let mut settled: BTreeMap<u32, Option<Duration>> = BTreeMap::new();
+    history.sent.iter().filter_map(move |sent| {
+        let before = settled.entry(sent.id.producer).or_insert(Some(Duration::ZERO));
+        let is_alone = before.is_some_and(|before| before <= sent.at);
+        *before = before.zip(sent.settled).map(|(before, settled)| before.max(settled));
+        let (id, took): (RecordId, _) = (sent.id, sent.settled?.saturating_sub(sent.at));
+        let is_late = took > PROMPT || has_expired(sent);
+        let late = is_alone && is_late && is_calm(sent, history);
+        late.then_some(Violation::Sluggish { id, took })
+    })
+}
+
+fn has_expired(sent: &Sent) -> bool {
+    match &sent.outcome {
+        Outcome::NotWritten { error } | Outcome::MaybeWritten { error } => {
+            error.contains("delivery.timeout.ms")
+        }
+        Outcome::Acknowledged { .. } | Outcome::Pending => false,
+    }
+}
+
+/// Whether no fault can have touched the record.
+fn is_calm(sent: &Sent, history: &History) -> bool {
+    let end = sent.settled.unwrap_or(Duration::MAX);
+    let touches = |&(begin, over): &(Duration, Duration)| begin <= end && sent.at <= over + UNREST;
+    !history.faults.iter().any(touches)
 }
 
 /// A broker may be left when it does not respond, but not because of one young request, and not while nothing
@@ -90,6 +128,37 @@ mod tests {
     fn an_outcome_more_than_a_second_late_is_too_late() {
         assert_eq!(kinds(&settled_at(1500)), [""; 0]);
         assert_eq!(kinds(&settled_at(1501)), ["too-late"]);
+    }
+
+    #[test]
+    fn a_slow_record_needs_a_fault_or_another_record_before_it() {
+        let kinds_with = |change: &dyn Fn(&mut History)| {
+            let mut history = settled_at(2001);
+            history.sent[0].due = ms(5000);
+            change(&mut history);
+            kinds(&history)
+        };
+        assert_eq!(kinds_with(&|_| ()), ["sluggish"]);
+        assert_eq!(kinds_with(&|history| history.sent[0].settled = Some(ms(2000))), [""; 0]);
+        assert_eq!(kinds_with(&|history| history.faults.push((ms(1), ms(2)))), [""; 0]);
+        assert_eq!(kinds_with(&|history| history.faults.push((ms(3000), ms(4000)))), ["sluggish"]);
+        let with_another = |settled| {
+            kinds_with(&|history| {
+                let mut before = history.sent[0].clone();
+                before.settled = settled;
+                history.sent[0].at = ms(100);
+                history.sent[0].settled = Some(ms(4000));
+                history.sent.insert(0, before);
+            })
+        };
+        assert_eq!(with_another(Some(ms(101))), [""; 0]);
+        assert_eq!(with_another(Some(ms(100))), ["sluggish"]);
+        let expired = kinds_with(&|history| {
+            history.sent[0].settled = Some(ms(1000));
+            let error = "delivery (delivery.timeout.ms)".into();
+            history.sent[0].outcome = Outcome::NotWritten { error };
+        });
+        assert_eq!(expired, ["sluggish"]);
     }
 
     fn closed(api: i16, unanswered: Option<u64>, faults: &[(u64, u64)]) -> History {

@@ -235,6 +235,13 @@ pub enum Violation {
         /// When it came.
         settled: Duration,
     },
+    /// Nothing was wrong and no record of the producer was before it, and yet a record took long, or expired.
+    Sluggish {
+        /// The record.
+        id: RecordId,
+        /// From the call to the outcome.
+        took: Duration,
+    },
     /// A client closed a healthy connection.
     NeedlessDisconnect {
         /// Client and broker.
@@ -335,6 +342,7 @@ impl Violation {
             Self::NeverGiven { .. } => "never-given",
             Self::NoOutcome { .. } => "no-outcome",
             Self::TooLate { .. } => "too-late",
+            Self::Sluggish { .. } => "sluggish",
             Self::NeedlessDisconnect { .. } => "needless-disconnect",
             Self::Strayed { .. } => "strayed",
             Self::StaleLeader(_) => "stale-leader",
@@ -470,6 +478,9 @@ impl fmt::Display for Violation {
                 "{client} sent a batch of partition {partition} to broker {to} at {at:?}; leader and epoch: {known:?}"
             ),
             Self::SequenceRefused { id, error } => write!(f, "record {id} failed: {error}"),
+            Self::Sluggish { id, took } => {
+                write!(f, "record {id} had its outcome after {took:?}, with nothing before it")
+            }
             Self::RetryStorm { producer, retries, records } => {
                 write!(f, "producer {producer} sent {records} records, and {retries} times again")
             }

@@ -51,11 +51,13 @@ pub enum Scenario {
     Clocks,
     /// Disks run full, and machines lose what they had not synced.
     Disks,
+    /// Producers with one record at a time and quiet periods: nothing but its own wake-up gets a record sent.
+    Sparse,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -71,6 +73,7 @@ impl Scenario {
         Self::Cuts,
         Self::Clocks,
         Self::Disks,
+        Self::Sparse,
     ];
 
     /// Its name on the command line.
@@ -91,6 +94,7 @@ impl Scenario {
             Self::Cuts => "cuts",
             Self::Clocks => "clocks",
             Self::Disks => "disks",
+            Self::Sparse => "sparse",
         }
     }
 }
@@ -142,6 +146,7 @@ impl Plan {
             Scenario::Cuts => cuts(&dice),
             Scenario::Clocks => clocks(&dice, plan.partitions),
             Scenario::Disks => disks(&dice, plan.partitions),
+            Scenario::Sparse => moves(&dice, dice.one_of(&[0, 0, 3]), plan.partitions as u64, 800),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
@@ -163,6 +168,12 @@ impl Plan {
                     producer.pause = dice.ms(10, 30);
                 }
                 Scenario::Keyless => producer.keyed = dice.one_of(&[0, 10, 50]),
+                Scenario::Sparse => {
+                    producer.records = 20;
+                    producer.pause = dice.ms(20, 200);
+                    producer.linger = dice.ms(0, 20);
+                    producer.tuning.one_by_one = true;
+                }
                 _ => {}
             }
         }

@@ -33,6 +33,7 @@ pub(super) fn tune(dice: &Dice, plan: &mut Plan) {
             max_request_size: dice.one_of(&[200, 2 << 10, 1 << 20]),
             impatient: dice.one_of(&[0, 10, 50]),
             topic: 0,
+            one_by_one: false,
         };
     }
 }

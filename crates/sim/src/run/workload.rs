@@ -128,6 +128,11 @@ impl Work {
                     note(&self.shared, slot, Outcome::NotWritten { error: error.to_string() });
                 }
             }
+            while self.plan.tuning.one_by_one
+                && let Some(ended) = outcomes.join_next().await
+            {
+                ended.map_err(|_| Error::Closed)?;
+            }
         }
         producer.flush().await?;
         let moved = producer.routing_metrics().moved_batches;
