@@ -48,7 +48,7 @@ pub(super) enum Authority {
     Owner,
     /// The member's as it was when it let go of them.
     Former(Identity),
-    /// In nobody's any longer: the member has lost the partitions, and others may have committed since.
+    /// Nobody's: the member has lost the partitions, and others may have committed since.
     Lost,
 }
 
@@ -194,7 +194,7 @@ impl Queue {
         }
     }
 
-    /// In whose name the task goes on with what it is committing.
+    /// The authority of the commit that the task is carrying out.
     fn authority(&self) -> Authority {
         let waiting = self.waiting.lock();
         waiting.current.as_ref().map_or(Authority::Lost, |claim| claim.authority.clone())
