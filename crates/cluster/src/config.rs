@@ -83,6 +83,18 @@ pub enum Plant {
     RebalanceWithoutWaiting,
     /// Offsets are answered as committed when they are nowhere but in the coordinator's memory.
     CommitInMemory,
+    /// The recovery of a log takes batches without a look at their checksum.
+    RecoverWithoutChecksum,
+    /// A log whose first segments a crash has taken begins with the next one.
+    BeginWithGap,
+    /// The controller acknowledges changes that it has not synced.
+    JournalUnsynced,
+    /// The controller, started again, continues with the producer ids that it had used before.
+    ReuseProducerIds,
+    /// A broker serves on after its disk has failed.
+    ServeOnFailedDisk,
+    /// A follower appends batches without a look at their checksum.
+    ReplicateCorruptBatches,
 }
 
 /// Whether a cluster may use a directory that was made with another number of brokers.

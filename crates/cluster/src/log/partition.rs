@@ -11,7 +11,7 @@ use curtail_wire::records::{
 };
 
 use super::cache::TailCache;
-use super::checkpoint::{write_clean_mark, write_log_start};
+use super::checkpoint::{CleanMark, write_clean_mark, write_log_start};
 use super::epochs::LeaderEpochs;
 use super::producers::{ActiveProducer, Origin, Producers};
 use super::segment::{NO_TIMESTAMP, Segment, segment_path};
@@ -387,8 +387,11 @@ impl PartitionLog {
             }
             active.file.sync()?;
             active.dirty = false;
-            // The segment's first bytes: the directory must name the file, too.
-            if before == 0 { self.disk.sync_dir(&self.dir) } else { Ok(()) }
+            if !active.named {
+                self.disk.sync_dir(&self.dir)?;
+                active.named = true;
+            }
+            Ok(())
         });
         let Err(source) = written else { return Ok(()) };
         let error = active.io(source);
@@ -450,7 +453,13 @@ impl PartitionLog {
             }
             segment.marks.write(self.disk.as_ref())?;
         }
-        self.epochs.catch_up(self.disk.as_ref())
+        self.epochs.catch_up(self.disk.as_ref())?;
+        // As Kafka after a roll: without its name a file is lost, however often it was synced.
+        if self.segments.iter().any(|segment| !segment.named && segment.size() > 0) {
+            self.disk.sync_dir(&self.dir).map_err(|source| LogError::io(&self.dir, source))?;
+            self.segments.iter_mut().for_each(|segment| segment.named = true);
+        }
+        Ok(())
     }
 
     /// Flushes and marks the log as cleanly closed, so that opening it need not verify every batch. The log
@@ -461,7 +470,15 @@ impl PartitionLog {
     pub fn close(&mut self) -> Result<(), LogError> {
         self.flush()?;
         self.offline = true;
-        write_clean_mark(self.disk.as_ref(), &self.dir, self.end_offset)
+        let mark = CleanMark { end_offset: self.end_offset, indexes: self.index_checksum() };
+        write_clean_mark(self.disk.as_ref(), &self.dir, mark)
+    }
+
+    /// CRC-32C of the index entries of all segments that the next opening keeps.
+    pub(super) fn index_checksum(&self) -> u32 {
+        let below = self.segments.partition_point(|next| next.base_offset <= self.start_offset);
+        let kept = &self.segments[below.saturating_sub(1)..];
+        kept.iter().fold(0, |crc, segment| segment.marks.checksum(crc))
     }
 
     /// Removes all records from `offset` on, batch-wise: the log ends before the batch that contains it.
@@ -528,6 +545,8 @@ impl PartitionLog {
     /// [`LogError`] when the disk fails; the log is offline then.
     pub fn truncate_fully_and_start_at(&mut self, offset: i64) -> Result<(), LogError> {
         self.all_or_offline(|log| {
+            // First of all: recovery tells by it that segments which a crash brings back are not wanted.
+            write_log_start(log.disk.as_ref(), &log.dir, offset)?;
             while !log.segments.is_empty() {
                 log.remove_last_segment()?;
             }
@@ -539,7 +558,6 @@ impl PartitionLog {
             log.remove_snapshots(|_| true)?;
             log.start_offset = offset;
             log.end_offset = offset;
-            write_log_start(log.disk.as_ref(), &log.dir, offset)?;
             log.segments.push(Segment::open(log.disk.as_ref(), &log.dir, offset)?);
             Ok(())
         })
