@@ -123,11 +123,12 @@ impl ClusterHandle {
         // What a temporary directory's cluster decides ends with it.
         let journaled = match &config.storage {
             Storage::Dir(_) => Some((Arc::clone(&disks[0]), root.as_path())),
+            Storage::Machines { controller, .. } => Some((Arc::clone(controller), root.as_path())),
             Storage::Disks(_) | Storage::Temp => None,
         };
         let certificates = match &config.storage {
             Storage::Dir(_) | Storage::Temp => Some(root.as_path()),
-            Storage::Disks(_) => None,
+            Storage::Disks(_) | Storage::Machines { .. } => None,
         };
         let controller = Arc::new(Controller::new(&config, entropy, journaled).map_err(storage)?);
         let admissions = Arc::new(Admissions::new(&config, certificates)?);
@@ -230,6 +231,27 @@ impl ClusterHandle {
     /// When there is no such partition, or `to` is not one of its in-sync replicas.
     pub fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<(), ClusterError> {
         Ok(self.0.controller.move_leader(topic, partition, to)?)
+    }
+
+    /// Crashes the controller: it takes no heartbeats and no requests until it restarts. Brokers serve on with the
+    /// metadata that they have.
+    pub fn crash_controller(&self) {
+        self.0.controller.crash();
+    }
+
+    /// Restarts a crashed controller from its journal, or from memory where it has none.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or replaced; the controller stays down.
+    pub fn restart_controller(&self) -> Result<(), ClusterError> {
+        let storage = |source| ClusterError::Storage { path: PathBuf::new(), source };
+        self.0.controller.restart().map_err(storage)
+    }
+
+    /// All durable metadata as text: equal before a crash of the controller and after its restart.
+    #[doc(hidden)]
+    pub fn metadata_text(&self) -> String {
+        self.0.controller.text()
     }
 
     /// Sets how long changes of the metadata are under way to a broker from now on.

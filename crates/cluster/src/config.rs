@@ -43,6 +43,13 @@ pub enum Storage {
     Dir(PathBuf),
     /// One disk per broker, in the order of their ids. The controller's metadata stays in memory.
     Disks(Vec<Arc<dyn Disk>>),
+    /// As [`Storage::Disks`], with a disk for the controller's metadata.
+    Machines {
+        /// One disk per broker, in the order of their ids.
+        brokers: Vec<Arc<dyn Disk>>,
+        /// The controller's disk.
+        controller: Arc<dyn Disk>,
+    },
 }
 
 impl fmt::Debug for Storage {
@@ -51,6 +58,7 @@ impl fmt::Debug for Storage {
             Self::Temp => f.write_str("Temp"),
             Self::Dir(path) => f.debug_tuple("Dir").field(path).finish(),
             Self::Disks(disks) => write!(f, "Disks({})", disks.len()),
+            Self::Machines { brokers, .. } => write!(f, "Machines({})", brokers.len()),
         }
     }
 }
@@ -413,7 +421,9 @@ impl ClusterConfig {
                 fail(format!("ports {first} and the {count} from there on are not all valid"))
             }
             _ => match &self.storage {
-                Storage::Disks(disks) if disks.len() != count => {
+                Storage::Disks(disks) | Storage::Machines { brokers: disks, .. }
+                    if disks.len() != count =>
+                {
                     fail(format!("{} disks for {count} brokers", disks.len()))
                 }
                 _ => Ok(()),

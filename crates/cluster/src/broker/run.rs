@@ -106,6 +106,8 @@ pub(crate) async fn run(
             let _up = UpWhile(&slot);
             let listeners = listen(&slot).await?;
             let inner = listeners.inner_addr(&slot)?;
+            // As in Kafka, a broker that starts waits for a controller to register with.
+            controller.up().await;
             let life = Life::begin(&slot, inner, config, controller, observers, alive)?;
             life.serve(&slot, &listeners).await
         }
