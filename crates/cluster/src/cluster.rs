@@ -248,6 +248,12 @@ impl ClusterHandle {
         self.0.controller.restart().map_err(storage)
     }
 
+    /// A producer id that was never given to another producer; `None` while there is none.
+    #[doc(hidden)]
+    pub fn allocate_producer_id(&self) -> Option<i64> {
+        self.0.controller.next_producer_id().ok()
+    }
+
     /// All durable metadata as text: equal before a crash of the controller and after its restart.
     #[doc(hidden)]
     pub fn metadata_text(&self) -> String {
@@ -491,13 +497,14 @@ impl Cluster {
         task.abort();
     }
 
-    /// Starts a broker again that was killed or stopped, on the same port and the same logs.
+    /// Starts a broker again that was killed, stopped or ended by a failed disk, on the same port and the same logs.
     ///
     /// # Errors
     /// When the broker runs, or as [`Cluster::start`].
     pub async fn restart(&self, id: i32) -> Result<(), ClusterError> {
         let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
-        if self.brokers.lock().contains_key(&id) {
+        // One that has ended by itself, as its disk failed, no longer runs.
+        if self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished()) {
             return Err(ClusterError::AlreadyRunning(id));
         }
         broker.gone().await;

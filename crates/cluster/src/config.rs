@@ -253,6 +253,9 @@ pub struct ClusterConfig {
     /// A bug to plant in a test.
     #[doc(hidden)]
     pub plant: Option<Plant>,
+    /// Bytes of each log's newest batches that are kept in memory; the simulation reads from disks.
+    #[doc(hidden)]
+    pub log_tail_cache_bytes: usize,
 }
 
 impl Default for ClusterConfig {
@@ -314,6 +317,7 @@ impl Default for ClusterConfig {
             metadata_propagation_delay: Duration::ZERO,
             security: Security::default(),
             plant: None,
+            log_tail_cache_bytes: 1 << 20,
         }
     }
 }

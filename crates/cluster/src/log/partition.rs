@@ -17,7 +17,7 @@ use super::producers::{ActiveProducer, Origin, Producers};
 use super::segment::{NO_TIMESTAMP, Segment, segment_path};
 use super::transactions::{EndTxn, LogBatch, VerificationGuard, Verifications};
 use super::{AppendError, Appended, FollowerAppended, LogConfig, LogError, append};
-use crate::disk::Disk;
+use crate::{config::Plant, disk::Disk};
 
 /// The end of a transaction, as its coordinator tells the leaders of its partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -305,7 +305,9 @@ impl PartitionLog {
         let mut expected = base_offset;
         let all = records.clone();
         for batch in batches(records) {
-            let checked = check_replicated(batch, expected, self.latest_epoch(), run.last());
+            let verify = self.config.plant != Some(Plant::ReplicateCorruptBatches);
+            let latest = self.latest_epoch();
+            let checked = check_replicated(batch, expected, latest, run.last(), verify);
             let batch = match checked {
                 Ok(batch) => batch,
                 Err(error) => {
@@ -630,10 +632,13 @@ fn check_replicated(
     expected: i64,
     latest_epoch: Option<i32>,
     before: Option<&LogBatch>,
+    verify: bool,
 ) -> Result<LogBatch, AppendError> {
     let corrupt = |message: String| AppendError::new(ErrorCode::CORRUPT_MESSAGE, message);
     let batch = batch.map_err(|error| corrupt(error.to_string()))?;
-    batch.verify_crc().map_err(|error| corrupt(error.to_string()))?;
+    if verify {
+        batch.verify_crc().map_err(|error| corrupt(error.to_string()))?;
+    }
     let header = batch.header;
     if header.last_offset() == i64::MAX {
         return Err(corrupt("the last offset has no successor".to_owned()));

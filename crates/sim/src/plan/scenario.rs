@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    groups, settings, topics,
+    disks as faulty, groups, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -51,11 +51,19 @@ pub enum Scenario {
     Clocks,
     /// Disks run full, and machines lose what they had not synced.
     Disks,
+    /// Machines die and keep any part of what they had not synced.
+    TornDisks,
+    /// Disks return errors, and appends take long.
+    FailingDisks,
+    /// Bits of logs flip while they are replicated.
+    Corruption,
+    /// The controller crashes and restarts from its journal.
+    Controller,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -71,6 +79,10 @@ impl Scenario {
         Self::Cuts,
         Self::Clocks,
         Self::Disks,
+        Self::TornDisks,
+        Self::FailingDisks,
+        Self::Corruption,
+        Self::Controller,
     ];
 
     /// Its name on the command line.
@@ -91,6 +103,10 @@ impl Scenario {
             Self::Cuts => "cuts",
             Self::Clocks => "clocks",
             Self::Disks => "disks",
+            Self::TornDisks => "torn-disks",
+            Self::FailingDisks => "failing-disks",
+            Self::Corruption => "corruption",
+            Self::Controller => "controller",
         }
     }
 }
@@ -142,12 +158,19 @@ impl Plan {
             Scenario::Cuts => cuts(&dice),
             Scenario::Clocks => clocks(&dice, plan.partitions),
             Scenario::Disks => disks(&dice, plan.partitions),
+            Scenario::TornDisks => faulty::torn(&dice, plan.partitions),
+            Scenario::FailingDisks => faulty::failing(&dice, plan.partitions),
+            Scenario::Corruption => faulty::corruption(&dice),
+            Scenario::Controller => faulty::controller(&dice, plan.partitions),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
             Scenario::Transactions => plan.transaction_version = dice.one_of(&[1, 2]),
             Scenario::Topics => topics::prepare(&dice, &mut plan),
             Scenario::Settings => settings::tune(&dice, &mut plan),
+            Scenario::TornDisks | Scenario::FailingDisks | Scenario::Corruption => {
+                faulty::prepare(&dice, &mut plan);
+            }
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);
