@@ -503,7 +503,7 @@ impl Cluster {
     /// When the broker runs, or as [`Cluster::start`].
     pub async fn restart(&self, id: i32) -> Result<(), ClusterError> {
         let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
-        // One that has ended by itself, as its disk failed, no longer runs.
+        // A broker whose disk failed has ended, and may start again.
         if self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished()) {
             return Err(ClusterError::AlreadyRunning(id));
         }

@@ -90,7 +90,7 @@ impl State {
         state
     }
 
-    /// Continues after a crash of the controller alone: the brokers ran on, and their registrations hold. Those that the
+    /// Continues after a crash of the controller alone. Registrations of the running brokers hold. Brokers that the
     /// journal does not know to be registered keep what they lead until they register or their session times out.
     pub(super) fn restarted(mut self, brokers: &[i32]) -> Self {
         let leads = |id| !self.partition_keys(|partition| partition.leader == id).is_empty();

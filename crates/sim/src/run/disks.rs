@@ -52,7 +52,7 @@ fn first_difference(before: &str, after: &str) -> Option<String> {
     pair.map(|(before, after)| format!("{before} became {after}"))
 }
 
-/// Makes operations of a disk fail, and mends it.
+/// Makes operations of a disk fail, and repairs it.
 pub(super) async fn fail(shared: &Shared, broker: i32, operation: DiskError, lasts: Duration) {
     if !shared.casualties.lock().take_down(broker) {
         return;
