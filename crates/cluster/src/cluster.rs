@@ -123,11 +123,12 @@ impl ClusterHandle {
         // What a temporary directory's cluster decides ends with it.
         let journaled = match &config.storage {
             Storage::Dir(_) => Some((Arc::clone(&disks[0]), root.as_path())),
+            Storage::Machines { controller, .. } => Some((Arc::clone(controller), root.as_path())),
             Storage::Disks(_) | Storage::Temp => None,
         };
         let certificates = match &config.storage {
             Storage::Dir(_) | Storage::Temp => Some(root.as_path()),
-            Storage::Disks(_) => None,
+            Storage::Disks(_) | Storage::Machines { .. } => None,
         };
         let controller = Arc::new(Controller::new(&config, entropy, journaled).map_err(storage)?);
         let admissions = Arc::new(Admissions::new(&config, certificates)?);
@@ -230,6 +231,33 @@ impl ClusterHandle {
     /// When there is no such partition, or `to` is not one of its in-sync replicas.
     pub fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<(), ClusterError> {
         Ok(self.0.controller.move_leader(topic, partition, to)?)
+    }
+
+    /// Crashes the controller: it takes no heartbeats and no requests until it restarts. Brokers serve on with the
+    /// metadata that they have.
+    pub fn crash_controller(&self) {
+        self.0.controller.crash();
+    }
+
+    /// Restarts a crashed controller from its journal, or from memory where it has none.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or replaced; the controller stays down.
+    pub fn restart_controller(&self) -> Result<(), ClusterError> {
+        let storage = |source| ClusterError::Storage { path: PathBuf::new(), source };
+        self.0.controller.restart().map_err(storage)
+    }
+
+    /// A producer id that was never given to another producer; `None` while there is none.
+    #[doc(hidden)]
+    pub fn allocate_producer_id(&self) -> Option<i64> {
+        self.0.controller.next_producer_id().ok()
+    }
+
+    /// All durable metadata as text: equal before a crash of the controller and after its restart.
+    #[doc(hidden)]
+    pub fn metadata_text(&self) -> String {
+        self.0.controller.text()
     }
 
     /// Sets how long changes of the metadata are under way to a broker from now on.
@@ -469,13 +497,14 @@ impl Cluster {
         task.abort();
     }
 
-    /// Starts a broker again that was killed or stopped, on the same port and the same logs.
+    /// Starts a broker again that was killed, stopped or ended by a failed disk, on the same port and the same logs.
     ///
     /// # Errors
     /// When the broker runs, or as [`Cluster::start`].
     pub async fn restart(&self, id: i32) -> Result<(), ClusterError> {
         let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
-        if self.brokers.lock().contains_key(&id) {
+        // A broker whose disk failed has ended, and may start again.
+        if self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished()) {
             return Err(ClusterError::AlreadyRunning(id));
         }
         broker.gone().await;

@@ -43,6 +43,13 @@ pub enum Storage {
     Dir(PathBuf),
     /// One disk per broker, in the order of their ids. The controller's metadata stays in memory.
     Disks(Vec<Arc<dyn Disk>>),
+    /// As [`Storage::Disks`], with a disk for the controller's metadata.
+    Machines {
+        /// One disk per broker, in the order of their ids.
+        brokers: Vec<Arc<dyn Disk>>,
+        /// The controller's disk.
+        controller: Arc<dyn Disk>,
+    },
 }
 
 impl fmt::Debug for Storage {
@@ -51,6 +58,7 @@ impl fmt::Debug for Storage {
             Self::Temp => f.write_str("Temp"),
             Self::Dir(path) => f.debug_tuple("Dir").field(path).finish(),
             Self::Disks(disks) => write!(f, "Disks({})", disks.len()),
+            Self::Machines { brokers, .. } => write!(f, "Machines({})", brokers.len()),
         }
     }
 }
@@ -83,6 +91,18 @@ pub enum Plant {
     RebalanceWithoutWaiting,
     /// Offsets are answered as committed when they are nowhere but in the coordinator's memory.
     CommitInMemory,
+    /// The recovery of a log takes batches without a look at their checksum.
+    RecoverWithoutChecksum,
+    /// A log whose first segments a crash has taken begins with the next one.
+    BeginWithGap,
+    /// The controller acknowledges changes that it has not synced.
+    JournalUnsynced,
+    /// The controller, started again, continues with the producer ids that it had used before.
+    ReuseProducerIds,
+    /// A broker serves on after its disk has failed.
+    ServeOnFailedDisk,
+    /// A follower appends batches without a look at their checksum.
+    ReplicateCorruptBatches,
 }
 
 /// Whether a cluster may use a directory that was made with another number of brokers.
@@ -233,6 +253,9 @@ pub struct ClusterConfig {
     /// A bug to plant in a test.
     #[doc(hidden)]
     pub plant: Option<Plant>,
+    /// Bytes of each log's newest batches that are kept in memory; the simulation reads from disks.
+    #[doc(hidden)]
+    pub log_tail_cache_bytes: usize,
 }
 
 impl Default for ClusterConfig {
@@ -294,6 +317,7 @@ impl Default for ClusterConfig {
             metadata_propagation_delay: Duration::ZERO,
             security: Security::default(),
             plant: None,
+            log_tail_cache_bytes: 1 << 20,
         }
     }
 }
@@ -401,7 +425,9 @@ impl ClusterConfig {
                 fail(format!("ports {first} and the {count} from there on are not all valid"))
             }
             _ => match &self.storage {
-                Storage::Disks(disks) if disks.len() != count => {
+                Storage::Disks(disks) | Storage::Machines { brokers: disks, .. }
+                    if disks.len() != count =>
+                {
                     fail(format!("{} disks for {count} brokers", disks.len()))
                 }
                 _ => Ok(()),

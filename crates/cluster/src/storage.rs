@@ -38,7 +38,7 @@ pub(crate) fn open(config: &ClusterConfig) -> Result<Opened, ClusterError> {
     let same =
         |disk: RealDisk| config.broker_ids().map(|_| Arc::new(disk) as Arc<dyn Disk>).collect();
     match &config.storage {
-        Storage::Disks(disks) => {
+        Storage::Disks(disks) | Storage::Machines { brokers: disks, .. } => {
             Ok(Opened { disks: disks.clone(), root: PathBuf::new(), hold: Arc::new(Hold::None) })
         }
         Storage::Dir(path) => {

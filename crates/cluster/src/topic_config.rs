@@ -197,6 +197,8 @@ impl TopicConfig {
             flush_each: self
                 .number("flush.messages")
                 .map_or(cluster.log_flush_each, |messages| messages == 1),
+            tail_cache_bytes: cluster.log_tail_cache_bytes,
+            plant: cluster.plant,
             ..defaults
         }
     }

@@ -213,6 +213,34 @@ pub struct History {
     pub retries: BTreeMap<u32, u64>,
     /// Produce requests to a former leader.
     pub stale: Vec<StaleSend>,
+    /// Disks that returned errors.
+    pub disk_failures: Vec<DiskFailure>,
+    /// Restarts of the controller.
+    pub controller_restarts: Vec<ControllerRestart>,
+}
+
+/// A disk that returned errors.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskFailure {
+    /// Its broker.
+    pub broker: i32,
+    /// When it returned the first error.
+    pub failed: Duration,
+    /// When the broker ended.
+    pub ended: Option<Duration>,
+}
+
+/// A restart of the controller from its journal.
+#[derive(Clone, Debug)]
+pub struct ControllerRestart {
+    /// When.
+    pub at: Duration,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Metadata before the crash that differs after it.
+    pub lost: Option<String>,
+    /// A producer id given before the crash and one given after it.
+    pub producer_ids: Option<(i64, i64)>,
 }
 
 /// Partitions of each topic, at most: partition `p` of the topic with index `t` is `t * PLACES + p` in a history.

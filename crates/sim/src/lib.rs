@@ -5,6 +5,7 @@
 //! [`Report::hash`] proves; a seed that fails is replayed by its number alone.
 
 pub mod checker;
+mod disk;
 mod group_log;
 pub mod history;
 pub mod net;

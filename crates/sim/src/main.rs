@@ -21,7 +21,7 @@ use curtail_sim::{Plan, Plant, Scenario, plan::MemberBug, run, trace::Keep};
 const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--scenario NAME|all] [--jobs N] [--quiet] [--trace] [--plan] \
      [--plant NAME] [--bug NAME]";
 
-const PLANTS: [(&str, Plant); 12] = [
+const PLANTS: [(&str, Plant); 18] = [
     ("ack-before-replication", Plant::AckBeforeReplication),
     ("no-sequence-check", Plant::NoSequenceCheck),
     ("no-truncation", Plant::NoTruncation),
@@ -34,6 +34,12 @@ const PLANTS: [(&str, Plant); 12] = [
     ("forget-commits", Plant::ForgetCommits),
     ("rebalance-without-waiting", Plant::RebalanceWithoutWaiting),
     ("commit-in-memory", Plant::CommitInMemory),
+    ("recover-without-checksum", Plant::RecoverWithoutChecksum),
+    ("begin-with-gap", Plant::BeginWithGap),
+    ("journal-unsynced", Plant::JournalUnsynced),
+    ("reuse-producer-ids", Plant::ReuseProducerIds),
+    ("serve-on-failed-disk", Plant::ServeOnFailedDisk),
+    ("replicate-corrupt-batches", Plant::ReplicateCorruptBatches),
 ];
 
 const BUGS: [(&str, MemberBug); 3] = [

@@ -1,5 +1,6 @@
 //! What a seed means: the network, the workload and the faults of one run. Pure.
 
+mod disks;
 mod groups;
 mod scenario;
 mod settings;
@@ -48,6 +49,10 @@ pub struct Plan {
     pub more_topics: Vec<TopicPlan>,
     /// `message.max.bytes` of the brokers.
     pub message_max_bytes: usize,
+    /// Whether the brokers sync every append (`log.flush.interval.messages` 1).
+    pub flush_each: bool,
+    /// Bytes of each log that the brokers keep in memory.
+    pub tail_cache_bytes: usize,
     /// A bug to plant in the brokers.
     pub plant: Option<Plant>,
     /// A bug to plant in the client.
@@ -219,6 +224,32 @@ pub enum FaultKind {
         /// Bytes that still fit.
         room: u64,
     },
+    /// Operations of a broker's disk return errors.
+    DiskFails {
+        /// Which one.
+        broker: i32,
+        /// Which operations.
+        operation: DiskError,
+    },
+    /// Appends to a broker's disk wait.
+    SlowDisk {
+        /// Which one.
+        broker: i32,
+        /// How long each waits.
+        by: Duration,
+    },
+    /// Bits of a broker's logs flip, and a follower that has lost a part of its logs replicates them.
+    Corrupt {
+        /// Whose logs decay.
+        broker: i32,
+        /// The follower.
+        follower: i32,
+    },
+    /// The controller crashes, and restarts from its journal at the end.
+    CrashController {
+        /// Whether partitions and a topic are added just before.
+        grow: bool,
+    },
     /// The broker and the controller do not reach each other.
     CutOffController {
         /// Which one.
@@ -260,6 +291,27 @@ pub enum Crash {
     /// The machine dies: what was not synced is lost in part. Done only while every partition has all its replicas
     /// in sync; otherwise Kafka itself, which does not sync before it acknowledges, would lose records.
     LosesUnsynced,
+    /// As [`Self::LosesUnsynced`], at the worst moment: any unsynced page may be lost, and any change of a directory that was
+    /// not synced.
+    Torn,
+}
+
+impl Crash {
+    /// Whether the broker has lost something.
+    pub(crate) fn forgets(self) -> bool {
+        self != Self::KeepsAll
+    }
+}
+
+/// Operations of a disk that may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskError {
+    /// Appending, truncating and replacing files.
+    Append,
+    /// Making appended bytes or names durable.
+    Sync,
+    /// Reading.
+    Read,
 }
 
 /// A host of the simulation.
@@ -322,6 +374,8 @@ impl Plan {
             faults: Vec::new(),
             more_topics: Vec::new(),
             message_max_bytes: 1_048_588,
+            flush_each: false,
+            tail_cache_bytes: 1 << 20,
             plant: None,
             #[cfg(feature = "plants")]
             client_plant: None,

@@ -1,6 +1,7 @@
 //! One run: a cluster, producers and faults on virtual hosts, and what they did.
 
 mod chaos;
+mod disks;
 mod host;
 mod members;
 mod reader;
@@ -31,6 +32,7 @@ use tokio::sync::watch;
 
 use crate::{
     checker::{Violation, check},
+    disk::FaultyDisk,
     group_log,
     history::{GroupHistory, History, Outcome},
     net::{self, EPOCH, Fabric},
@@ -116,6 +118,9 @@ pub(crate) struct Shared {
     pub(crate) cluster: ClusterHandle,
     pub(crate) switches: Arc<[Switch]>,
     pub(crate) disks: Arc<[MemDisk]>,
+    /// The same disks as the brokers have them.
+    pub(crate) machines: Arc<[FaultyDisk]>,
+    pub(crate) controller_disk: MemDisk,
     pub(crate) casualties: Arc<Mutex<Casualties>>,
     pub(crate) history: Arc<Mutex<History>>,
     /// What the run is waiting for, for the report of one that hangs.
@@ -153,6 +158,10 @@ impl Shared {
 
     pub(crate) fn switch(&self, broker: i32) -> &Switch {
         &self.switches[broker as usize - 1]
+    }
+
+    pub(crate) fn machine(&self, broker: i32) -> &FaultyDisk {
+        &self.machines[broker as usize - 1]
     }
 }
 
@@ -276,18 +285,29 @@ fn prepare(
         envs.push(net::env(&fabric, &name, entropy.fork()));
     }
     let in_memory = disks.into();
+    let machines: Vec<FaultyDisk> =
+        disks.iter().map(|disk| FaultyDisk::new(disk.clone())).collect();
     let disks: Vec<Arc<dyn Disk>> =
-        disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
+        machines.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
+    let controller_disk = MemDisk::new();
+    let storage = match plan.scenario {
+        Some(Scenario::Controller) => {
+            Storage::Machines { brokers: disks, controller: Arc::new(controller_disk.clone()) }
+        }
+        _ => Storage::Disks(disks),
+    };
     let config = ClusterConfig {
         brokers: BROKERS as u32,
         ports: Ports::List(addrs),
-        storage: Storage::Disks(disks),
+        storage,
         min_insync_replicas: 2,
         auto_create_topics: plan.more_topics.iter().any(|topic| topic.partitions.is_none()),
         num_partitions: 3,
         default_replication_factor: BROKERS as i16,
         message_max_bytes: plan.message_max_bytes,
         log_segment_bytes: plan.segment_bytes,
+        log_flush_each: plan.flush_each,
+        log_tail_cache_bytes: plan.tail_cache_bytes,
         replica_lag_time_max: Duration::from_millis(1500),
         replica_fetch_wait_max: Duration::from_millis(300),
         replica_fetch_backoff: Duration::from_millis(100),
@@ -311,6 +331,8 @@ fn prepare(
         cluster,
         switches: (0..BROKERS).map(|_| Switch::default()).collect(),
         disks: in_memory,
+        machines: machines.into(),
+        controller_disk,
         casualties: Arc::default(),
         history: Arc::new(Mutex::new(history)),
         waiting_for: Arc::default(),

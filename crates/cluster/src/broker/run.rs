@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{
     admission::{Admission, Admissions, BrokersOnly},
-    config::ClusterConfig,
+    config::{ClusterConfig, Plant},
     controller::{Addresses, Controller, Mailbox},
     coordinator::runtime::Coordinator,
-    disk::Disk,
+    disk::{Disk, Failure, Watched},
     error::ClusterError,
     faults::Delays,
     gate::{Alive, Gate},
@@ -106,6 +106,8 @@ pub(crate) async fn run(
             let _up = UpWhile(&slot);
             let listeners = listen(&slot).await?;
             let inner = listeners.inner_addr(&slot)?;
+            // As in Kafka, a broker that starts waits for a controller to register with.
+            controller.up().await;
             let life = Life::begin(&slot, inner, config, controller, observers, alive)?;
             life.serve(&slot, &listeners).await
         }
@@ -186,6 +188,7 @@ struct Life {
     connections: Arc<Registry>,
     /// When to look for connections whose time is over.
     next_expiry: Instant,
+    failure: Arc<Failure>,
 }
 
 /// How long no connection is accepted after one could not be for want of descriptors.
@@ -222,6 +225,9 @@ impl Life {
         let sessions =
             SessionCache::new(config.fetch_session_cache_slots, config.fetch_session_eviction);
         let (spawner, work) = mpsc::unbounded_channel();
+        let failure = Arc::<Failure>::default();
+        let disk: Arc<dyn Disk> =
+            Arc::new(Watched::new(Arc::clone(&slot.disk), Arc::clone(&failure)));
         let broker = Arc::new(Broker {
             id,
             epoch,
@@ -237,7 +243,7 @@ impl Life {
             meters: Meters::default(),
             transactions: Coordinator::default(),
             owner,
-            disk: Arc::clone(&slot.disk),
+            disk,
             _hold: Arc::clone(&slot.hold),
             dir: slot.dir.clone(),
             settings: ArcSwap::from_pointee(BrokerSettings::new(&config, id, &Changed::new())),
@@ -270,6 +276,7 @@ impl Life {
             tasks: JoinSet::new(),
             connections: Registry::new(limits, now),
             next_expiry: now + limits.idle,
+            failure,
         })
     }
 
@@ -282,6 +289,8 @@ impl Life {
         let mut next_upkeep = Instant::now() + UPKEEP_INTERVAL;
         let mut accept_from = Instant::now();
         let mut announced = false;
+        let failure = Arc::clone(&self.failure);
+        let serves_on = config.plant == Some(Plant::ServeOnFailedDisk);
         loop {
             self.take_metadata();
             slot.applied.send_if_modified(|applied| {
@@ -324,6 +333,7 @@ impl Life {
             }
             tokio::select! {
                 biased;
+                error = failure.first(), if !serves_on => return Err(self.disk_failed(slot, error)),
                 () = self.mailbox.changed() => {}
                 Some(work) = self.work.recv() => {
                     self.tasks.spawn(self.gate.guard(&self.alive, work));
@@ -342,6 +352,16 @@ impl Life {
                 () = sleep_until(next) => {}
             }
         }
+    }
+
+    /// Ends the broker as Kafka ends one whose only log directory has failed. What it leads moves at once, if the
+    /// controller can be reached.
+    fn disk_failed(&self, slot: &Slot, source: io::Error) -> ClusterError {
+        tracing::error!(broker = slot.id, error = %source, "the disk failed; the broker ends");
+        if !self.mailbox.is_held() {
+            self.broker.controller.controlled_shutdown(slot.id);
+        }
+        ClusterError::Storage { path: slot.dir.clone(), source }
     }
 
     fn heartbeat(&self) {

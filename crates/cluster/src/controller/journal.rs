@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     acl::Acl,
     disk::{Disk, DiskFile},
-    image::{PartitionImage, PartitionKey, TopicImage},
+    image::{BrokerImage, PartitionImage, PartitionKey, TopicImage},
     quota::{Entity, Limit},
     sasl::{Credential, Hash},
     settings::{Given, Whose},
@@ -59,6 +60,10 @@ pub(super) enum Change {
         whose: Whose,
         given: Given,
     },
+    /// A registration, for a controller that restarts while its brokers run.
+    Broker(BrokerImage),
+    /// The version of the metadata that the changes before it make.
+    Version(u64),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +107,15 @@ enum Line {
         whose: Whose,
         given: Given,
     },
+    Broker {
+        id: i32,
+        host: String,
+        port: u16,
+        inner: SocketAddr,
+        epoch: i64,
+        fenced: bool,
+    },
+    Version(u64),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -175,6 +189,15 @@ impl Change {
             Self::Settings { whose, given } => {
                 Line::Settings { whose: whose.clone(), given: given.clone() }
             }
+            Self::Broker(broker) => Line::Broker {
+                id: broker.id,
+                host: broker.host.to_string(),
+                port: broker.port,
+                inner: broker.inner,
+                epoch: broker.epoch,
+                fenced: broker.fenced,
+            },
+            Self::Version(version) => Line::Version(*version),
         }
     }
 
@@ -200,6 +223,10 @@ impl Change {
                 Self::Credential { user, mechanism, credential: credential.map(Arc::new) }
             }
             Line::Settings { whose, given } => Self::Settings { whose, given },
+            Line::Broker { id, host, port, inner, epoch, fenced } => {
+                Self::Broker(BrokerImage { id, host: host.into(), port, inner, epoch, fenced })
+            }
+            Line::Version(version) => Self::Version(version),
         })
     }
 }
@@ -215,6 +242,8 @@ pub(super) struct Journal {
     dir: PathBuf,
     /// `None` after a failed sync.
     file: Option<Box<dyn DiskFile>>,
+    /// Whether appends are synced; only a plant says no.
+    pub(super) syncs: bool,
 }
 
 /// Encodes changes as one line: a CRC-32C of the JSON in hexadecimal, a space, and the JSON.
@@ -324,7 +353,7 @@ impl Journal {
     /// Replaces the file in `dir` by `snapshot` and appends from there.
     pub(super) fn create(disk: Arc<dyn Disk>, dir: &Path, snapshot: &[Change]) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
-        let mut journal = Self { disk, dir: dir.to_owned(), file: None };
+        let mut journal = Self { disk, dir: dir.to_owned(), file: None, syncs: true };
         journal.rewrite(snapshot)?;
         Ok(journal)
     }
@@ -359,7 +388,9 @@ impl Journal {
             self.file = restored.is_ok().then_some(file);
             return Err(error);
         }
-        if let Err(error) = file.sync() {
+        if self.syncs
+            && let Err(error) = file.sync()
+        {
             // Best effort: a refused change should not come back with a restart.
             drop(file.truncate(before).and_then(|()| file.sync()));
             return Err(error);

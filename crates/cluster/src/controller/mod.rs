@@ -9,6 +9,7 @@ mod journal;
 mod mailbox;
 mod placement;
 mod resize;
+mod restart;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ pub(crate) use state::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -61,12 +62,21 @@ pub struct Controller {
     heard: Mutex<BTreeSet<i32>>,
     wake: Notify,
     version: watch::Sender<u64>,
+    /// Where the journal is; `None` for metadata in memory only.
+    home: Option<(Arc<dyn Disk>, PathBuf)>,
+    up: watch::Sender<bool>,
 }
 
 struct Inner {
     state: State,
     journal: Option<Journal>,
     published: u64,
+    /// Whether the controller has crashed and not restarted.
+    down: bool,
+    /// Counts restarts: each gives every live broker a whole session time.
+    restarts: u64,
+    /// Credentials that the run began with; the journal does not have them.
+    configured: Credentials,
 }
 
 impl std::fmt::Debug for Controller {
@@ -120,21 +130,28 @@ impl Controller {
             }
         };
         state.take_changes();
-        let journal = match disk {
-            Some((disk, dir)) => Some(Journal::create(disk, dir, &state.snapshot(config.brokers))?),
-            None => None,
-        };
+        let home = disk.map(|(disk, dir)| (disk, dir.to_owned()));
+        let journal = restart::journal(home.as_ref(), &state, config)?;
         let delay = config.metadata_propagation_delay;
         let mailboxes = ids.iter().map(|id| (*id, Arc::new(Mailbox::new(delay)))).collect();
         let published = state.image.version;
         Ok(Self {
             config: Arc::clone(config),
             entropy,
-            inner: Mutex::new(Inner { state, journal, published }),
+            inner: Mutex::new(Inner {
+                state,
+                journal,
+                published,
+                down: false,
+                restarts: 0,
+                configured: Credentials::new(),
+            }),
             mailboxes,
             heard: Mutex::default(),
             wake: Notify::new(),
             version: watch::Sender::new(published),
+            home,
+            up: watch::Sender::new(true),
         })
     }
 
@@ -145,8 +162,13 @@ impl Controller {
     pub async fn run(&self) {
         let timeout = self.config.broker_session_timeout;
         let mut deadlines: BTreeMap<i32, Instant> = BTreeMap::new();
+        let mut restarts = 0;
         loop {
             let now = Instant::now();
+            let restarted = self.inner.lock().restarts;
+            if std::mem::replace(&mut restarts, restarted) != restarted {
+                deadlines.clear();
+            }
             for id in std::mem::take(&mut *self.heard.lock()) {
                 deadlines.insert(id, now + timeout);
             }
@@ -180,16 +202,21 @@ impl Controller {
     ///
     /// # Errors
     /// `KAFKA_STORAGE_ERROR` if the changes could not be made durable; the state is then as it was before.
+    /// `REQUEST_TIMED_OUT` while the controller is down, as brokers answer that cannot reach a controller.
     fn change<T>(&self, decide: impl FnOnce(&mut State) -> T) -> Result<T, Refusal> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
+        if inner.down {
+            return Err((ErrorCode::REQUEST_TIMED_OUT, "The controller is not available".into()));
+        }
         // Cheap: the image shares its structure with the copy.
         let before = inner.journal.is_some().then(|| inner.state.clone());
         let result = decide(&mut inner.state);
-        let changes = inner.state.take_changes();
+        let mut changes = inner.state.take_changes();
         if !changes.is_empty()
             && let (Some(journal), Some(before)) = (&mut inner.journal, before)
         {
+            changes.push(Change::Version(inner.state.image.version));
             let snapshot = || inner.state.snapshot(self.config.brokers);
             if let Err(error) = journal.append(&changes, snapshot) {
                 inner.state = before;
@@ -198,16 +225,22 @@ impl Controller {
                 return Err((ErrorCode::KAFKA_STORAGE_ERROR, reason));
             }
         }
-        if inner.state.image.version != inner.published {
-            inner.published = inner.state.image.version;
-            let image = Arc::new(inner.state.image.clone());
-            // Under the lock, so that every mailbox sees the versions in order.
-            for mailbox in self.mailboxes.values() {
-                mailbox.put(&image);
-            }
-            self.version.send_replace(image.version);
-        }
+        self.publish(inner);
         Ok(result)
+    }
+
+    /// Sends the brokers a version that they do not have.
+    fn publish(&self, inner: &mut Inner) {
+        if inner.state.image.version == inner.published {
+            return;
+        }
+        inner.published = inner.state.image.version;
+        let image = Arc::new(inner.state.image.clone());
+        // Under the lock, so that every mailbox sees the versions in order.
+        for mailbox in self.mailboxes.values() {
+            mailbox.put(&image);
+        }
+        self.version.send_replace(image.version);
     }
 
     pub(crate) fn mailbox(&self, id: i32) -> Option<&Arc<Mailbox>> {
@@ -229,6 +262,9 @@ impl Controller {
             return None;
         }
         let inner = self.inner.lock();
+        if inner.down {
+            return None;
+        }
         let topic = inner.state.image.topic_by_id(&key.topic)?;
         let partition = topic.partitions.get(usize::try_from(key.index).ok()?)?;
         Some((partition.leader, partition.leader_epoch))
@@ -392,6 +428,7 @@ impl Controller {
     pub(crate) fn configure_credentials(&self, credentials: &Credentials) {
         // They are not journaled, so this cannot fail.
         let _ = self.change(|state| state.configure_credentials(credentials));
+        self.inner.lock().configured = credentials.clone();
     }
 
     /// Sets what is kept of a user's password for a mechanism.

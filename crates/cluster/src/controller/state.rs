@@ -90,9 +90,33 @@ impl State {
         state
     }
 
+    /// Continues after a crash of the controller alone. Registrations of the running brokers hold. Brokers that the
+    /// journal does not know to be registered keep what they lead until they register or their session times out.
+    pub(super) fn restarted(mut self, brokers: &[i32]) -> Self {
+        let leads = |id| !self.partition_keys(|partition| partition.leader == id).is_empty();
+        let unknown = |id: &i32| !self.image.brokers.contains_key(id) && leads(*id);
+        self.expected = brokers.iter().copied().filter(unknown).collect();
+        // Brokers take newer versions only, and topics may have been created in any version up to here.
+        self.image.version += 1;
+        self.image.topics_created = self.image.version;
+        self
+    }
+
+    /// Everything that a change has made durable, to compare two states.
+    pub(super) fn text(&self) -> String {
+        let image = &self.image;
+        let brokers: Vec<_> = image.brokers.values().collect();
+        format!(
+            "topics {:?}\nacls {:?}\nquotas {:?}\nsettings {:?}\nbrokers {brokers:?}\nproducer ids below {}",
+            image.topics, image.acls, image.quotas, image.settings, self.producer_ids_end
+        )
+    }
+
     /// Continues an earlier run with these brokers. Leader epochs advance, so that requests of the earlier run are fenced.
     pub(super) fn resume(mut self, brokers: &[i32]) -> Self {
         self.expected = brokers.iter().copied().collect();
+        // The processes that had registered are gone.
+        self.image.brokers = Arc::default();
         let keys = self.partition_keys(|_| true);
         for key in keys {
             self.change_partition(key, |p| p.leader_epoch += 1);
@@ -132,6 +156,8 @@ impl State {
                 self.set_credential(user, mechanism, credential);
             }
             Change::Settings { whose, given } => self.set_settings(whose, given),
+            Change::Broker(broker) => self.set_broker(broker),
+            Change::Version(version) => self.image.version = self.image.version.max(version),
         }
         self.changes.clear();
     }
@@ -146,12 +172,19 @@ impl State {
         changes.extend(self.image.topics.values().map(|t| Change::Topic((**t).clone())));
         changes.extend(self.access_snapshot());
         changes.extend(self.settings_snapshot());
+        changes.extend(self.image.brokers.values().cloned().map(Change::Broker));
+        changes.push(Change::Version(self.image.version));
         changes
     }
 
     /// What has changed since the last call.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
+    }
+
+    /// Goes back to ids that may have been used: a plant.
+    pub(super) fn reuse_producer_ids(&mut self) {
+        self.next_producer_id = 0.max(self.producer_ids_end - PRODUCER_ID_BLOCK);
     }
 
     /// Notes a change of something that has no version of its own.
@@ -171,6 +204,7 @@ impl State {
 
     fn set_broker(&mut self, broker: BrokerImage) {
         self.image.version += 1;
+        self.changes.push(Change::Broker(broker.clone()));
         Arc::make_mut(&mut self.image.brokers).insert(broker.id, broker);
     }
 

@@ -1,6 +1,7 @@
 mod administration;
 mod durability;
 mod reassignment;
+mod restart;
 
 use std::path::Path;
 

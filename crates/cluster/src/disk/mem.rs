@@ -13,8 +13,9 @@ use super::{Disk, DiskFile, sparse::Sparse};
 
 /// A disk in memory. Clones are handles to the same disk.
 ///
-/// Creating, renaming and removing files, truncating, and [`Disk::write_atomic`] are durable at once;
-/// appended bytes are durable after [`DiskFile::sync`] only, so a crash may drop or tear them.
+/// Appended bytes are durable after [`DiskFile::sync`] only: a crash may drop or tear them. For
+/// [`MemDisk::crash_torn`], files that were created, renamed, removed or replaced are durable after
+/// [`Disk::sync_dir`] only, too; the milder crashes keep these changes. Directories and truncation are durable at once.
 #[derive(Debug, Clone, Default)]
 pub struct MemDisk {
     shared: Arc<Mutex<Shared>>,
@@ -24,6 +25,8 @@ pub struct MemDisk {
 struct Shared {
     files: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     dirs: BTreeSet<PathBuf>,
+    /// Paths that changed since their directory was synced, with the file that was there before.
+    unsynced: BTreeMap<PathBuf, Option<Arc<Mutex<Content>>>>,
     capacity: Option<u64>,
     used: u64,
     /// Counts crashes: a handle opened before the last one belongs to a dead process and must not write.
@@ -35,6 +38,51 @@ struct Content {
     bytes: Sparse,
     synced: usize,
     removed: bool,
+    /// Whether [`Disk::write_atomic`] wrote it: a torn crash may leave the new name with a part of the bytes.
+    replaced: bool,
+}
+
+/// Unit in which a torn crash loses unsynced bytes.
+const PAGE: usize = 512;
+
+impl Content {
+    /// Bytes that a torn crash may lose.
+    fn volatile_from(&self) -> usize {
+        if self.replaced { 0 } else { self.synced }
+    }
+
+    /// Loses unsynced bytes: none, all, all after some byte, or any of the pages before that byte.
+    fn tear(&mut self, below: &mut impl FnMut(u64) -> u64) {
+        let from = self.volatile_from();
+        let unsynced = (self.bytes.len() - from) as u64;
+        if unsynced > 0 {
+            let kept = match below(4) {
+                0 => 0,
+                1 => unsynced,
+                _ => below(unsynced + 1),
+            };
+            let mut bytes = self.bytes.read(0, from + kept as usize);
+            if below(2) == 0 {
+                lose_pages(&mut bytes, from, below);
+            }
+            self.bytes = Sparse::from(&bytes[..]);
+        }
+        self.synced = self.bytes.len();
+        self.replaced = false;
+    }
+}
+
+/// Sets about half of the pages after `from` to zero, as writes that a device reordered.
+fn lose_pages(bytes: &mut [u8], from: usize, below: &mut impl FnMut(u64) -> u64) {
+    let mut at = from;
+    while at < bytes.len() {
+        let end = (at / PAGE + 1) * PAGE;
+        let end = end.min(bytes.len());
+        if below(2) == 0 {
+            bytes[at..end].fill(0);
+        }
+        at = end;
+    }
 }
 
 impl MemDisk {
@@ -74,6 +122,32 @@ impl MemDisk {
             lost += (unsynced - kept) as u64;
         }
         shared.used -= lost;
+    }
+
+    /// Crashes the machine at the worst moment. Of every file, any part of the unsynced bytes is lost; every change of a
+    /// directory since its last [`Disk::sync_dir`] is kept or undone by itself. Handles opened before fail from now on.
+    /// `below(n)` returns a random number below `n`.
+    pub fn crash_torn(&self, mut below: impl FnMut(u64) -> u64) {
+        let mut shared = self.shared.lock();
+        shared.generation += 1;
+        for (path, before) in std::mem::take(&mut shared.unsynced) {
+            if below(2) == 0 {
+                continue;
+            }
+            match before {
+                Some(content) => {
+                    content.lock().removed = false;
+                    shared.files.insert(path, content);
+                }
+                None => {
+                    shared.files.remove(&path);
+                }
+            }
+        }
+        for content in shared.files.values() {
+            content.lock().tear(&mut below);
+        }
+        shared.used = shared.files.values().map(|file| file.lock().bytes.len() as u64).sum();
     }
 
     /// Limits the disk to `bytes` in total (`None`: no limit). A write beyond it writes the part that fits and
@@ -124,11 +198,24 @@ impl Shared {
     }
 
     fn drop_file(&mut self, path: &Path) -> bool {
+        self.changes(path);
         let Some(content) = self.files.remove(path) else { return false };
         let mut content = content.lock();
         content.removed = true;
         self.used -= content.bytes.len() as u64;
         true
+    }
+
+    /// Remembers the file at `path`, which is about to change, until its directory is synced.
+    fn changes(&mut self, path: &Path) {
+        if !self.unsynced.contains_key(path) {
+            self.unsynced.insert(path.to_owned(), self.files.get(path).cloned());
+        }
+    }
+
+    /// Makes what happens under a directory durable.
+    fn settle_under(&mut self, dir: &Path) {
+        self.unsynced.retain(|path, _| !path.starts_with(dir));
     }
 }
 
@@ -144,6 +231,9 @@ impl Disk for MemDisk {
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut shared = self.shared.lock();
         shared.check_parent(path)?;
+        if !shared.files.contains_key(path) {
+            shared.changes(path);
+        }
         let content = Arc::clone(shared.files.entry(path.to_owned()).or_default());
         Ok(Box::new(MemFile {
             generation: shared.generation,
@@ -196,12 +286,16 @@ impl Disk for MemDisk {
             shared.drop_file(&path);
         }
         shared.dirs.retain(|path| !path.starts_with(dir));
+        shared.settle_under(dir);
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut shared = self.shared.lock();
         shared.check_parent(to)?;
+        if shared.files.contains_key(from) {
+            shared.changes(from);
+        }
         if let Some(content) = shared.files.remove(from) {
             shared.drop_file(to);
             shared.files.insert(to.to_owned(), content);
@@ -215,6 +309,8 @@ impl Disk for MemDisk {
             Ok(rest) => to.join(rest),
             Err(_) => path.clone(),
         };
+        shared.settle_under(from);
+        shared.settle_under(to);
         shared.dirs = shared.dirs.iter().map(moved).collect();
         let files = std::mem::take(&mut shared.files);
         shared.files = files.into_iter().map(|(path, file)| (moved(&path), file)).collect();
@@ -235,13 +331,14 @@ impl Disk for MemDisk {
         }
         shared.drop_file(path);
         shared.used += bytes.len() as u64;
-        let content = Content { bytes: Sparse::from(bytes), synced: bytes.len(), removed: false };
+        let bytes = Sparse::from(bytes);
+        let content = Content { synced: bytes.len(), bytes, removed: false, replaced: true };
         shared.files.insert(path.to_owned(), Arc::new(Mutex::new(content)));
         Ok(())
     }
 
-    /// Does nothing: entries of directories are durable at once.
-    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.shared.lock().unsynced.retain(|path, _| path.parent() != Some(dir));
         Ok(())
     }
 }
@@ -302,6 +399,7 @@ impl DiskFile for MemFile {
         self.check_alive(&self.shared.lock())?;
         let mut content = self.content.lock();
         content.synced = content.bytes.len();
+        content.replaced = false;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod real;
 mod sparse;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use curtail_net::BoxFuture;
 pub(crate) use lock::{DirLock, LockError};
 pub use mem::MemDisk;
 pub use real::RealDisk;
+pub(crate) use watched::{Failure, Watched};
 
 /// A directory tree of append-only files.
 ///

@@ -181,3 +181,82 @@ fn a_full_disk_writes_what_fits() {
     disk.set_capacity(None);
     disk.write_atomic(Path::new("g"), &[0; 100]).unwrap();
 }
+
+/// A number below `n` that depends on how often it was asked for.
+fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+    let entropy = curtail_net::Entropy::from_seed(seed);
+    move |n| entropy.below(n)
+}
+
+#[test]
+fn a_torn_crash_keeps_synced_bytes_under_synced_names() {
+    let (dir, path) = (Path::new("d"), Path::new("d/f"));
+    let mut lengths = std::collections::BTreeSet::new();
+    let mut holes = 0;
+    for seed in 0..200 {
+        let disk = MemDisk::new();
+        disk.create_dir_all(dir).unwrap();
+        let mut file = disk.open_append(path).unwrap();
+        file.append(b"abc").unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(dir).unwrap();
+        file.append(&[7; 2000]).unwrap();
+        disk.crash_torn(dice(seed));
+        assert!(file.append(b"x").is_err());
+        let left = disk.read_all(path).unwrap();
+        assert_eq!(left[..3], *b"abc");
+        assert_eq!(disk.used(), left.len() as u64);
+        lengths.insert(left.len());
+        holes += u32::from(left[3..].contains(&0));
+        // What is left is durable.
+        disk.crash_torn(dice(seed + 1));
+        assert_eq!(disk.read_all(path).unwrap(), left);
+    }
+    assert!(lengths.len() > 50 && lengths.contains(&3) && lengths.contains(&2003), "{lengths:?}");
+    assert!(holes > 20, "{holes}");
+}
+
+#[test]
+fn a_torn_crash_may_undo_what_happened_to_a_directory_since_it_was_synced() {
+    let dir = Path::new("d");
+    let path = |name: &str| dir.join(name);
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..200 {
+        let disk = MemDisk::new();
+        disk.create_dir_all(dir).unwrap();
+        disk.write_atomic(&path("replaced"), b"old").unwrap();
+        disk.write_atomic(&path("removed"), b"old").unwrap();
+        for name in ["replaced", "removed"] {
+            disk.open_append(&path(name)).unwrap().sync().unwrap();
+        }
+        disk.sync_dir(dir).unwrap();
+        disk.write_atomic(&path("replaced"), b"new").unwrap();
+        disk.remove_file(&path("removed")).unwrap();
+        disk.open_append(&path("created")).unwrap();
+        disk.write_durable(&path("durable"), b"kept").unwrap();
+        // Made durable with the directory of the file above.
+        disk.write_atomic(&path("late"), b"new").unwrap();
+        disk.crash_torn(dice(seed));
+        assert_eq!(disk.read_all(&path("durable")).unwrap(), "kept");
+        assert!(disk.exists(&path("created")) && !disk.exists(&path("removed")));
+        let replaced = disk.read_all(&path("replaced")).unwrap();
+        seen.insert((disk.exists(&path("late")), replaced.to_vec()));
+    }
+    assert!(seen.contains(&(false, b"new".to_vec())), "{seen:?}");
+    assert!(seen.contains(&(true, Vec::new())), "a name without its bytes: {seen:?}");
+
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..200 {
+        let disk = MemDisk::new();
+        disk.create_dir_all(dir).unwrap();
+        disk.write_durable(&path("replaced"), b"old").unwrap();
+        disk.write_durable(&path("removed"), b"old").unwrap();
+        disk.write_atomic(&path("replaced"), b"new").unwrap();
+        disk.remove_file(&path("removed")).unwrap();
+        disk.open_append(&path("created")).unwrap();
+        disk.crash_torn(dice(seed));
+        let replaced = disk.read_all(&path("replaced")).unwrap() == "old";
+        seen.insert((replaced, disk.exists(&path("removed")), disk.exists(&path("created"))));
+    }
+    assert_eq!(seen.len(), 8, "every combination: {seen:?}");
+}

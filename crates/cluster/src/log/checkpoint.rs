@@ -23,7 +23,12 @@ pub(super) fn read_optional(disk: &dyn Disk, path: &Path) -> Result<Option<Bytes
 }
 
 /// Parses a checkpoint of version 0: the version, the number of lines, and the lines of `width` numbers.
+///
+/// Every line has an end: a torn write could otherwise cut digits off the last number.
 pub(super) fn parse_lines(bytes: &[u8], width: usize) -> Option<Vec<Vec<i64>>> {
+    if bytes.last() != Some(&b'\n') {
+        return None;
+    }
     let mut lines = std::str::from_utf8(bytes).ok()?.lines();
     let version: u16 = lines.next()?.trim().parse().ok()?;
     let count: usize = lines.next()?.trim().parse().ok()?;
@@ -52,38 +57,49 @@ pub(super) fn render_lines<const N: usize>(
     text.into_bytes()
 }
 
-fn read_one(disk: &dyn Disk, path: &Path) -> Result<Option<i64>, LogError> {
-    let lines = read_optional(disk, path)?.and_then(|bytes| parse_lines(&bytes, 1));
+/// The offset before which records have been deleted.
+pub(super) fn read_log_start(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>, LogError> {
+    let lines = read_optional(disk, &dir.join(LOG_START))?.and_then(|bytes| parse_lines(&bytes, 1));
     Ok(lines.and_then(|lines| Some(*lines.first()?.first()?)))
 }
 
-fn write_one(disk: &dyn Disk, path: &Path, number: i64) -> Result<(), LogError> {
-    disk.write_atomic(path, &render_lines([[number]].into_iter()))
-        .map_err(|source| LogError::io(path, source))
-}
-
-/// The offset before which records have been deleted.
-pub(super) fn read_log_start(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>, LogError> {
-    read_one(disk, &dir.join(LOG_START))
-}
-
+/// Records the offset before which records are deleted, and makes it durable: recovery relies on it to tell deleted
+/// segments from lost ones.
 pub(super) fn write_log_start(disk: &dyn Disk, dir: &Path, offset: i64) -> Result<(), LogError> {
-    write_one(disk, &dir.join(LOG_START), offset)
+    let path = dir.join(LOG_START);
+    disk.write_durable(&path, &render_lines([[offset]].into_iter()))
+        .map_err(|source| LogError::io(&path, source))
 }
 
-/// Takes the end offset that a clean shutdown left behind: it holds for one opening only.
-pub(super) fn take_clean_mark(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>, LogError> {
+/// State of a log that was closed in an orderly way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CleanMark {
+    pub(super) end_offset: i64,
+    /// Checksum of all index entries. Index files are not synced, so a crash after the shutdown may tear them.
+    pub(super) indexes: u32,
+}
+
+/// Takes the mark that a clean shutdown left: it holds for one opening only.
+pub(super) fn take_clean_mark(disk: &dyn Disk, dir: &Path) -> Result<Option<CleanMark>, LogError> {
     let path = dir.join(CLEAN);
-    if !disk.exists(&path) {
-        return Ok(None);
-    }
-    let mark = read_one(disk, &path)?;
+    let Some(bytes) = read_optional(disk, &path)? else { return Ok(None) };
     disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
-    Ok(mark)
+    let lines = parse_lines(&bytes, 2);
+    Ok(lines.and_then(|lines| match lines.first()?.as_slice() {
+        &[end_offset, indexes] => Some(CleanMark { end_offset, indexes: indexes.try_into().ok()? }),
+        _ => None,
+    }))
 }
 
-pub(super) fn write_clean_mark(disk: &dyn Disk, dir: &Path, end: i64) -> Result<(), LogError> {
-    write_one(disk, &dir.join(CLEAN), end)
+pub(super) fn write_clean_mark(
+    disk: &dyn Disk,
+    dir: &Path,
+    mark: CleanMark,
+) -> Result<(), LogError> {
+    let path = dir.join(CLEAN);
+    let line = [mark.end_offset, i64::from(mark.indexes)];
+    disk.write_atomic(&path, &render_lines([line].into_iter()))
+        .map_err(|source| LogError::io(&path, source))
 }
 
 /// Records the topic's id in the log directory `dir`, which exists (KIP-516), and makes it durable.

@@ -1,8 +1,9 @@
 //! The leader epochs of a log and where each begins (KIP-101, KIP-279).
 //!
 //! Its batches carry them, so what an append begins is not written at once: making a file would cost more than the append, for
-//! each partition whose leader moves. Recovery reads every batch anyway. What is gone with its batches, deleted or cut
-//! off, is written at once: else the file would contradict the batches that come next.
+//! each partition whose leader moves. Recovery reads every batch anyway. Epochs that go with their batches, deleted or cut
+//! off, are written and made durable at once: the file would otherwise contradict the next batches, which recovery
+//! would then cut off.
 
 use std::path::PathBuf;
 
@@ -111,15 +112,26 @@ impl LeaderEpochs {
 
     /// Writes the file if batches have begun epochs that it lacks.
     pub(super) fn catch_up(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
-        if self.ahead { self.write(disk) } else { Ok(()) }
-    }
-
-    pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
-        let lines = self.entries.iter().map(|entry| [i64::from(entry.epoch), entry.start_offset]);
-        disk.write_atomic(&self.path, &render_lines(lines))
-            .map_err(|source| LogError::io(&self.path, source))?;
+        if !self.ahead {
+            return Ok(());
+        }
+        let written = disk.write_atomic(&self.path, &self.render());
+        written.map_err(|source| LogError::io(&self.path, source))?;
         self.ahead = false;
         Ok(())
+    }
+
+    /// Replaces the file after entries went, and makes it durable.
+    pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
+        let written = disk.write_durable(&self.path, &self.render());
+        written.map_err(|source| LogError::io(&self.path, source))?;
+        self.ahead = false;
+        Ok(())
+    }
+
+    fn render(&self) -> Vec<u8> {
+        let lines = self.entries.iter().map(|entry| [i64::from(entry.epoch), entry.start_offset]);
+        render_lines(lines)
     }
 }
 

@@ -139,6 +139,13 @@ impl<E: Entry> Index<E> {
         &self.entries
     }
 
+    /// Continues a CRC-32C with the entries.
+    pub(super) fn checksum(&self, crc: u32) -> u32 {
+        let mut bytes = Vec::with_capacity(self.entries.len() * E::SIZE);
+        self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        crc32c::crc32c_append(crc, &bytes)
+    }
+
     pub(super) fn last(&self) -> Option<E> {
         self.entries.last().copied()
     }

@@ -37,6 +37,8 @@ use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::RecordError;
 pub use curtail_wire::records::TimestampType;
 
+use crate::config::Plant;
+
 pub use checkpoint::{read_partition_metadata, write_partition_metadata};
 pub use partition::{PartitionLog, TxnMarker};
 pub use producers::{ActiveProducer, Origin};
@@ -68,6 +70,9 @@ pub struct LogConfig {
     pub flush_each: bool,
     /// Bytes of the newest batches kept in memory, so that reading at the end needs no file.
     pub tail_cache_bytes: usize,
+    /// A bug for the simulation to find.
+    #[doc(hidden)]
+    pub plant: Option<Plant>,
 }
 
 impl Default for LogConfig {
@@ -84,6 +89,7 @@ impl Default for LogConfig {
             producer_id_expiration_ms: 24 * 3600 * 1000,
             flush_each: false,
             tail_cache_bytes: 1 << 20,
+            plant: None,
         }
     }
 }

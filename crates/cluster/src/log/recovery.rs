@@ -7,13 +7,13 @@ use std::sync::Arc;
 use curtail_wire::records::Batch;
 
 use super::cache::TailCache;
-use super::checkpoint::{read_log_start, read_optional, take_clean_mark, write_log_start};
+use super::checkpoint::{CleanMark, read_log_start, read_optional, take_clean_mark};
 use super::epochs::LeaderEpochs;
 use super::producers::Producers;
 use super::segment::{Segment, offset_in_name, scan, segment_path};
 use super::transactions::{LogBatch, Verifications};
 use super::{LogConfig, LogError, PartitionLog, Recovery};
-use crate::disk::Disk;
+use crate::{config::Plant, disk::Disk};
 
 impl PartitionLog {
     /// Opens the log in `dir`, creating it when there is none, and repairs what a crash has left: a torn or
@@ -30,10 +30,14 @@ impl PartitionLog {
         config: LogConfig,
     ) -> Result<(Self, Recovery), LogError> {
         disk.create_dir_all(&dir).map_err(|source| LogError::io(&dir, source))?;
+        let log_start = read_log_start(disk.as_ref(), &dir)?;
         let bases = offsets_of(disk.as_ref(), &dir, "log")?;
+        let bases = match config.plant {
+            Some(Plant::BeginWithGap) => bases,
+            _ => remove_unfounded(disk.as_ref(), &dir, bases, log_start.unwrap_or(0))?,
+        };
         remove_leftovers(disk.as_ref(), &dir, &bases)?;
         let mark = take_clean_mark(disk.as_ref(), &dir)?;
-        let log_start = read_log_start(disk.as_ref(), &dir)?;
         let epochs = LeaderEpochs::load(disk.as_ref(), &dir)?;
         let cache = TailCache::new(config.tail_cache_bytes);
         let first = bases.first().copied().or(log_start).unwrap_or(0);
@@ -62,11 +66,12 @@ impl PartitionLog {
         if !recovery.clean {
             log.recover(&mut recovery)?;
         }
-        log.start_offset = log_start.unwrap_or(first).clamp(first, log.end_offset);
-        if log_start.is_some_and(|start| start > log.end_offset) {
-            // Or what is appended now would be taken for deleted by the next opening.
-            write_log_start(log.disk.as_ref(), &log.dir, log.end_offset)?;
+        let start = log_start.unwrap_or(first).max(first);
+        if start > log.end_offset {
+            // As Kafka: offsets below the start are used up, and the leader has none of them.
+            log.truncate_fully_and_start_at(start)?;
         }
+        log.start_offset = start;
         if log.epochs.truncate_from_end(log.end_offset) {
             log.epochs.write(log.disk.as_ref())?;
         }
@@ -76,7 +81,11 @@ impl PartitionLog {
     }
 
     /// Takes the indexes as they are where they fit the ends of the segments and the clean shutdown's mark.
-    fn open_clean(&mut self, mark: Option<i64>, recovery: &mut Recovery) -> Result<bool, LogError> {
+    fn open_clean(
+        &mut self,
+        mark: Option<CleanMark>,
+        recovery: &mut Recovery,
+    ) -> Result<bool, LogError> {
         let Some(mark) = mark else { return Ok(false) };
         let interval = self.config.index_interval_bytes;
         let mut end = self.segments[0].base_offset;
@@ -96,7 +105,7 @@ impl PartitionLog {
             }
             end = segment_end;
         }
-        if end != mark {
+        if (CleanMark { end_offset: end, indexes: self.index_checksum() }) != mark {
             return Ok(false);
         }
         self.end_offset = end;
@@ -142,11 +151,12 @@ impl PartitionLog {
     /// was something to cut off.
     fn recover_segment(&mut self, at: usize, recovery: &mut Recovery) -> Result<bool, LogError> {
         let interval = self.config.index_interval_bytes;
+        let verify = self.config.plant != Some(Plant::RecoverWithoutChecksum);
         let segment = &mut self.segments[at];
         segment.marks.reset();
         segment.dirty = true;
         let end = scan(segment.file.as_ref(), 0, |position, batch| {
-            if !is_next(batch, self.end_offset, &self.epochs) {
+            if !is_next(batch, self.end_offset, &self.epochs, verify) {
                 return ControlFlow::Break(());
             }
             let Ok(known) = LogBatch::of(batch) else { return ControlFlow::Break(()) };
@@ -227,10 +237,10 @@ impl PartitionLog {
 /// The checksum does not cover the base offset and the leader epoch, so both are compared with what is known:
 /// offsets have no gaps, and the checkpoint says which epoch an offset belongs to. Only behind the last
 /// epoch it knows may a batch have a later one.
-fn is_next(batch: &Batch, expected: i64, epochs: &LeaderEpochs) -> bool {
+fn is_next(batch: &Batch, expected: i64, epochs: &LeaderEpochs, verify: bool) -> bool {
     let header = &batch.header;
     let follows = header.base_offset == expected && header.last_offset() < i64::MAX;
-    if !follows || batch.verify_crc().is_err() {
+    if !follows || verify && batch.verify_crc().is_err() {
         return false;
     }
     match epochs.covering(header.base_offset) {
@@ -247,6 +257,31 @@ fn offsets_of(disk: &dyn Disk, dir: &Path, extension: &str) -> Result<Vec<i64>, 
         paths.iter().filter_map(|path| offset_in_name(path, extension)).collect();
     offsets.sort_unstable();
     Ok(offsets)
+}
+
+/// Removes the segments that cannot belong to a log that starts at `start`; returns the base offsets of the others.
+///
+/// Segments wholly before the start are deleted ones that a crash has brought back. Without a segment that reaches down
+/// to the start, records have been lost there: a replica that kept the rest could lead, and they would be lost to all.
+fn remove_unfounded(
+    disk: &dyn Disk,
+    dir: &Path,
+    mut bases: Vec<i64>,
+    start: i64,
+) -> Result<Vec<i64>, LogError> {
+    let below = bases.partition_point(|base| *base <= start);
+    let sound = match below.checked_sub(1) {
+        Some(first) => bases.split_off(first),
+        None => Vec::new(),
+    };
+    if !bases.is_empty() {
+        tracing::warn!(dir = %dir.display(), start, segments = ?bases, "segments removed that the log's start does not reach");
+    }
+    for base in bases {
+        let path = segment_path(dir, base, "log");
+        disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
+    }
+    Ok(sound)
 }
 
 /// Removes what an interrupted change has left: unfinished files, and indexes without a segment.

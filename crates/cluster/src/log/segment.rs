@@ -27,6 +27,8 @@ pub(super) struct Segment {
     pub(super) marks: Marks,
     /// Bytes were appended since the last sync.
     pub(super) dirty: bool,
+    /// Whether the directory was synced since the file was opened: a crash cannot take the file's name.
+    pub(super) named: bool,
 }
 
 /// What is known of a segment's content: its indexes and its largest timestamp.
@@ -131,6 +133,11 @@ impl Marks {
         (self.offsets.len(), self.times.len())
     }
 
+    /// Continues a CRC-32C with the entries of all indexes.
+    pub(super) fn checksum(&self, crc: u32) -> u32 {
+        self.aborted.checksum(self.times.checksum(self.offsets.checksum(crc)))
+    }
+
     /// Writes the indexes' pending entries.
     pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
         self.offsets.write(disk)?;
@@ -152,7 +159,8 @@ impl Segment {
     pub(super) fn open(disk: &dyn Disk, dir: &Path, base_offset: i64) -> Result<Self, LogError> {
         let path = segment_path(dir, base_offset, "log");
         let file = disk.open_append(&path).map_err(|source| LogError::io(&path, source))?;
-        Ok(Self { base_offset, file, path, marks: Marks::new(dir, base_offset), dirty: false })
+        let marks = Marks::new(dir, base_offset);
+        Ok(Self { base_offset, file, path, marks, dirty: false, named: false })
     }
 
     /// Loads the indexes from their files; `false` when they are missing or cannot be right.

@@ -2,6 +2,7 @@
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
+mod disks;
 mod groups;
 mod liveness;
 #[cfg(test)]
@@ -300,6 +301,29 @@ pub enum Violation {
         /// Error that the application received.
         error: String,
     },
+    /// A broker ran on after its disk had failed.
+    ServedOnFailedDisk {
+        /// Broker.
+        broker: i32,
+        /// When the disk returned the first error.
+        failed: Duration,
+        /// When the broker ended, if it did.
+        ended: Option<Duration>,
+    },
+    /// The controller restarted without an acknowledged change.
+    MetadataLost {
+        /// When.
+        at: Duration,
+        /// What differs, or why it did not restart.
+        what: String,
+    },
+    /// The controller gave a producer id that is not above those before its crash.
+    ProducerIdReused {
+        /// Id given before.
+        before: i64,
+        /// Id given after the restart.
+        after: i64,
+    },
     /// The run did not end within its limits.
     Hang {
         /// What was outstanding.
@@ -350,6 +374,9 @@ impl Violation {
             Self::RetryStorm { .. } => "retry-storm",
             Self::HandoverUncommitted { .. } => "handover-uncommitted",
             Self::FencedWithoutRival { .. } => "fenced-without-rival",
+            Self::ServedOnFailedDisk { .. } => "served-on-failed-disk",
+            Self::MetadataLost { .. } => "metadata-lost",
+            Self::ProducerIdReused { .. } => "producer-id-reused",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
         }
@@ -495,6 +522,16 @@ impl fmt::Display for Violation {
             Self::FencedWithoutRival { producer, at, error } => {
                 write!(f, "producer {producer} has no rival and was fenced at {at:?}: {error}")
             }
+            Self::ServedOnFailedDisk { broker, failed, ended } => write!(
+                f,
+                "the disk of broker {broker} failed at {failed:?}, and the broker ended at {ended:?}"
+            ),
+            Self::MetadataLost { at, what } => {
+                write!(f, "the controller restarted at {at:?} without a change: {what}")
+            }
+            Self::ProducerIdReused { before, after } => {
+                write!(f, "producer id {before} was given before a restart, and {after} after it")
+            }
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
         }
@@ -532,6 +569,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(transactions::check(history));
     violations.extend(groups::check(history));
     violations.extend(liveness::check(history));
+    violations.extend(disks::check(history));
     violations.extend(history.stale.iter().cloned().map(Violation::StaleLeader));
     violations.extend(check_refusals(history));
     violations.extend(check_retries(history));

@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    groups, settings, topics,
+    disks as faulty, groups, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -53,11 +53,19 @@ pub enum Scenario {
     Disks,
     /// Producers with one record at a time and quiet periods: nothing but its own wake-up gets a record sent.
     Sparse,
+    /// Machines die and keep any part of what they had not synced.
+    TornDisks,
+    /// Disks return errors, and appends take long.
+    FailingDisks,
+    /// Bits of logs flip while they are replicated.
+    Corruption,
+    /// The controller crashes and restarts from its journal.
+    Controller,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -74,6 +82,10 @@ impl Scenario {
         Self::Clocks,
         Self::Disks,
         Self::Sparse,
+        Self::TornDisks,
+        Self::FailingDisks,
+        Self::Corruption,
+        Self::Controller,
     ];
 
     /// Its name on the command line.
@@ -95,6 +107,10 @@ impl Scenario {
             Self::Clocks => "clocks",
             Self::Disks => "disks",
             Self::Sparse => "sparse",
+            Self::TornDisks => "torn-disks",
+            Self::FailingDisks => "failing-disks",
+            Self::Corruption => "corruption",
+            Self::Controller => "controller",
         }
     }
 }
@@ -147,12 +163,19 @@ impl Plan {
             Scenario::Clocks => clocks(&dice, plan.partitions),
             Scenario::Disks => disks(&dice, plan.partitions),
             Scenario::Sparse => moves(&dice, dice.one_of(&[0, 0, 3]), plan.partitions as u64, 800),
+            Scenario::TornDisks => faulty::torn(&dice, plan.partitions),
+            Scenario::FailingDisks => faulty::failing(&dice, plan.partitions),
+            Scenario::Corruption => faulty::corruption(&dice),
+            Scenario::Controller => faulty::controller(&dice, plan.partitions),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
             Scenario::Transactions => plan.transaction_version = dice.one_of(&[1, 2]),
             Scenario::Topics => topics::prepare(&dice, &mut plan),
             Scenario::Settings => settings::tune(&dice, &mut plan),
+            Scenario::TornDisks | Scenario::FailingDisks | Scenario::Corruption => {
+                faulty::prepare(&dice, &mut plan);
+            }
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);

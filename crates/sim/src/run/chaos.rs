@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Shared, Stage, TOPIC, host::Power};
+use super::{Shared, Stage, TOPIC, disks, host::Power};
 use crate::{
     group_log::GROUPS_TOPIC,
     plan::{BROKERS, Crash, Fault, FaultKind, Host},
@@ -114,6 +114,20 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
             recreate(shared, topic, partitions, fault.lasts).await;
         }
         FaultKind::DiskFull { broker, room } => fill_disk(shared, broker, room, fault.lasts).await,
+        FaultKind::DiskFails { broker, operation } => {
+            disks::fail(shared, broker, operation, fault.lasts).await;
+        }
+        FaultKind::SlowDisk { broker, by } => {
+            shared.machine(broker).slow_down(by);
+            sleep(fault.lasts).await;
+            shared.machine(broker).slow_down(Duration::ZERO);
+        }
+        FaultKind::Corrupt { broker, follower } => {
+            disks::corrupt(shared, broker, follower, fault.lasts).await;
+        }
+        FaultKind::CrashController { grow } => {
+            disks::crash_controller(shared, grow, fault.lasts).await;
+        }
         FaultKind::CutOffController { broker } => {
             cluster.cut_off(broker, true);
             sleep(fault.lasts).await;
@@ -141,12 +155,37 @@ pub(crate) struct Casualties {
     /// does not know yet, would keep it as the last in-sync replica, and then even Kafka loses records. Never while a disk
     /// is full: a broker with offline replicas is in sync only after a restart.
     forgetful: bool,
+    controller: bool,
 }
 
 impl Casualties {
     /// Takes a broker down, unless that is not allowed now.
-    fn take_down(&mut self, broker: i32) -> bool {
+    pub(super) fn take_down(&mut self, broker: i32) -> bool {
         !self.forgetful && self.down.insert(broker)
+    }
+
+    /// Takes two brokers down, unless another one is; no other goes down until they are in sync.
+    pub(super) fn take_both_down(&mut self, first: i32, second: i32) -> bool {
+        if self.forgetful || !self.down.is_empty() || !self.full.is_empty() {
+            return false;
+        }
+        self.down.extend([first, second]);
+        self.forgetful = true;
+        true
+    }
+
+    pub(super) fn bring_up(&mut self, broker: i32) {
+        self.down.remove(&broker);
+        self.forgetful &= !self.down.is_empty();
+    }
+
+    /// Takes the controller down, unless it is.
+    pub(super) fn take_controller_down(&mut self) -> bool {
+        !std::mem::replace(&mut self.controller, true)
+    }
+
+    pub(super) fn controller_is_up(&mut self) {
+        self.controller = false;
     }
 }
 
@@ -188,7 +227,7 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> boo
             return false;
         }
         let crash = if alone && shared.is_whole() { disk } else { Crash::KeepsAll };
-        casualties.forgetful = crash == Crash::LosesUnsynced;
+        casualties.forgetful = crash.forgets();
         crash
     };
     shared.fabric.trace().event("chaos", format_args!("kill {broker} {crash:?}"));
@@ -198,7 +237,7 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> boo
     // A broker that starts on a full disk keeps its replicas offline, and would never be in sync again.
     shared.disks[broker as usize - 1].set_capacity(None);
     shared.switch(broker).set(Power::On);
-    if crash == Crash::LosesUnsynced {
+    if crash.forgets() {
         shared.note(format!(
             "waiting for broker {broker}, which lost a part of its logs, to be in sync"
         ));
@@ -206,7 +245,7 @@ async fn kill(shared: &Shared, broker: i32, disk: Crash, lasts: Duration) -> boo
     }
     let mut casualties = shared.casualties.lock();
     casualties.down.remove(&broker);
-    casualties.forgetful &= crash == Crash::KeepsAll;
+    casualties.forgetful &= !crash.forgets();
     true
 }
 

@@ -1,6 +1,6 @@
 //! A broker's host: the process that the faults kill and start again.
 
-use curtail_cluster::disk::MemDisk;
+use curtail_cluster::{ClusterError, disk::MemDisk};
 use tokio::{
     sync::watch,
     time::{Duration, sleep},
@@ -44,9 +44,14 @@ pub(super) async fn run(shared: Shared, broker: i32, disk: MemDisk) -> turmoil::
         let crash = tokio::select! {
             biased;
             off = power.wait_for(|power| *power != Power::On) => *off?,
-            ended = handle.run() => {
-                ended?;
-                return Err("a broker ended".into());
+            ended = handle.run() => match ended {
+                // Its disk failed: an operator starts it again on one that works.
+                Err(ClusterError::Storage { .. }) => {
+                    shared.machine(broker).ended().await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+                Ok(()) => return Err("a broker ended".into()),
             }
         };
         // The incarnation's tasks are aborted, and gone when they have had their turn.
@@ -59,6 +64,10 @@ pub(super) async fn run(shared: Shared, broker: i32, disk: MemDisk) -> turmoil::
                 1 => entropy.below(unsynced + 1),
                 _ => unsynced,
             });
+        }
+        if crash == Power::Off(Crash::Torn) {
+            let entropy = shared.entropy.fork();
+            disk.crash_torn(|n| entropy.below(n));
         }
     }
 }

@@ -29,7 +29,8 @@ pub(super) async fn follow(
     let env = net::observed(&shared.fabric, &Host::Clients.name(), &env, &client);
     let mut consumer = Consumer::with_env(config(&shared), &env)?;
     let mut next: Vec<i64> = Vec::new();
-    let grows = shared.plan.scenario == Some(Scenario::Topics);
+    let grows = matches!(shared.plan.scenario, Some(Scenario::Topics | Scenario::Controller));
+    let decays = shared.plan.scenario == Some(Scenario::Corruption);
     loop {
         let partitions: Vec<TopicPartition> =
             (0..shared.partitions()).map(|p| TopicPartition::new(TOPIC, p)).collect();
@@ -56,6 +57,13 @@ pub(super) async fn follow(
             // The broker asked has not learned of the new partitions yet.
             Err(Error::UnknownPartition { .. }) if grows => {
                 sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+            // A damaged batch is an error until another replica leads.
+            Err(Error::Corrupt { partition, offset, .. }) if decays => {
+                let trace = shared.fabric.trace();
+                trace.event("clients", format_args!("corrupt batch at {partition} {offset}"));
+                sleep(Duration::from_millis(100)).await;
                 continue;
             }
             records => records?,

@@ -1,6 +1,7 @@
 //! Tests of the log: what it stores can be read, and what a crash leaves is repaired.
 
 mod append;
+mod crashes;
 mod epochs;
 mod layout;
 mod producers;

@@ -287,6 +287,21 @@ fn readers_learn_exactly_of_the_aborted_transactions_they_see() {
     check(&log, &left, "closed after a truncation");
 }
 
+/// Index files are not synced: a crash of the machine after a clean shutdown may take them, and keep the mark.
+#[test]
+fn aborted_transactions_survive_the_loss_of_their_index_after_a_clean_shutdown() {
+    let (disk, mut log) = fresh(&config());
+    busy(&mut log);
+    let end = log.end_offset();
+    let known = aborted(&log, 0, end);
+    assert!(known.len() > 5);
+    log.close().unwrap();
+    disk.remove_file(&dir().join("00000000000000000000.txnindex")).unwrap();
+    let (log, recovery) = open(&disk, &config());
+    assert_eq!(aborted(&log, 0, end), known);
+    assert!(!recovery.clean);
+}
+
 #[test]
 fn a_follower_knows_what_its_leader_knows() {
     let small = LogConfig { segment_bytes: 500, ..config() };

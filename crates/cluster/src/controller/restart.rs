@@ -1,0 +1,86 @@
+//! A controller that crashes and restarts from its journal while the brokers run on.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use super::{
+    Controller,
+    journal::{self, Change, Journal},
+    state::State,
+};
+use crate::{
+    config::{ClusterConfig, Plant},
+    disk::Disk,
+};
+
+/// Begins the journal of a controller with this state; none for metadata in memory only.
+pub(super) fn journal(
+    home: Option<&(Arc<dyn Disk>, PathBuf)>,
+    state: &State,
+    config: &ClusterConfig,
+) -> io::Result<Option<Journal>> {
+    let Some((disk, dir)) = home else { return Ok(None) };
+    let mut journal = Journal::create(Arc::clone(disk), dir, &state.snapshot(config.brokers))?;
+    journal.syncs = config.plant != Some(Plant::JournalUnsynced);
+    Ok(Some(journal))
+}
+
+impl Controller {
+    /// Ends the controller as a crash does: it answers nothing until [`Controller::restart`]. Brokers go on with the
+    /// metadata that they have.
+    pub(crate) fn crash(&self) {
+        let mut inner = self.inner.lock();
+        inner.down = true;
+        inner.journal = None;
+        self.up.send_replace(false);
+    }
+
+    /// Starts a crashed controller from its journal. Without one it continues with what it had in memory.
+    ///
+    /// As after a failover in Kafka, leader epochs stay, and every live broker gets a whole session time.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or replaced; the controller stays down.
+    pub(crate) fn restart(&self) -> io::Result<()> {
+        let mut inner = self.inner.lock();
+        if !inner.down {
+            return Ok(());
+        }
+        if let Some((disk, dir)) = &self.home {
+            let changes = journal::read(disk.as_ref(), dir)?;
+            let id = changes.iter().find_map(|change| match change {
+                Change::Cluster { id, .. } => Some(id.clone()),
+                _ => None,
+            });
+            let id = id.unwrap_or_else(|| inner.state.image.cluster_id.to_string());
+            let brokers: Vec<i32> = self.config.broker_ids().collect();
+            let mut state = State::replayed(&id, changes).restarted(&brokers);
+            state.configure_credentials(&inner.configured);
+            if self.config.plant == Some(Plant::ReuseProducerIds) {
+                state.reuse_producer_ids();
+            }
+            inner.journal = journal(self.home.as_ref(), &state, &self.config)?;
+            inner.state = state;
+        }
+        inner.down = false;
+        inner.restarts += 1;
+        self.publish(&mut inner);
+        drop(inner);
+        self.up.send_replace(true);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Returns once the controller is up.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn up(&self) {
+        // The sender lives in `self`.
+        let _ = self.up.subscribe().wait_for(|up| *up).await;
+    }
+
+    /// Everything that is durable, as text, to compare it before a crash and after the restart.
+    pub(crate) fn text(&self) -> String {
+        self.inner.lock().state.text()
+    }
+}

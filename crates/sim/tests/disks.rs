@@ -1,0 +1,97 @@
+//! Disks that tear, fail and decay, and a controller that crashes; for each a planted bug that its seeds must find.
+
+use std::collections::BTreeSet;
+
+use curtail_sim::{Plan, Plant, Report, Scenario, checker::Violation, run, trace::Keep};
+
+/// Seeds of each scenario.
+const SEEDS: u64 = 8;
+/// Seeds within which a planted bug must show.
+const PLANT_SEEDS: u64 = 200;
+
+fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {
+    let reports: Vec<Report> =
+        (0..SEEDS).map(|seed| run(&Plan::of(scenario, seed), Keep::Tail)).collect();
+    let broken = reports.iter().filter(|report| !report.violations.is_empty());
+    let broken: Vec<String> = broken.map(Report::describe).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    let sent: usize = reports.iter().map(|report| report.counts.sent).sum();
+    let acknowledged: usize = reports.iter().map(|report| report.counts.acknowledged).sum();
+    assert!(acknowledged * 2 > sent, "{scenario}: {acknowledged} of {sent}");
+    reports
+}
+
+fn must_be_caught(scenario: Scenario, plant: Plant, expected: &[&str]) {
+    let mut seen = BTreeSet::new();
+    for seed in 0..PLANT_SEEDS {
+        let report = run(&Plan::of(scenario, seed).with_plant(plant), Keep::Tail);
+        seen.extend(report.violations.iter().map(Violation::kind));
+        if expected.iter().any(|kind| seen.contains(kind)) {
+            return;
+        }
+    }
+    panic!("{plant:?} was not caught as {expected:?} in {PLANT_SEEDS} seeds; seen: {seen:?}");
+}
+
+#[test]
+fn torn_disks_lose_no_acknowledged_record() {
+    nothing_is_broken(Scenario::TornDisks);
+}
+
+#[test]
+fn brokers_end_with_their_disks_and_lose_no_acknowledged_record() {
+    let reports = nothing_is_broken(Scenario::FailingDisks);
+    let failed: usize = reports.iter().map(|report| report.history.disk_failures.len()).sum();
+    assert!(failed >= 5, "{failed} disks failed");
+}
+
+#[test]
+fn decayed_batches_are_not_delivered_or_replicated() {
+    nothing_is_broken(Scenario::Corruption);
+}
+
+#[test]
+fn a_restarted_controller_has_every_acknowledged_change() {
+    let reports = nothing_is_broken(Scenario::Controller);
+    let restarts: usize =
+        reports.iter().map(|report| report.history.controller_restarts.len()).sum();
+    assert!(restarts >= 5, "{restarts} restarts");
+}
+
+#[test]
+fn torn_disks_find_a_recovery_without_checksums() {
+    must_be_caught(
+        Scenario::TornDisks,
+        Plant::RecoverWithoutChecksum,
+        &["replicas-differ", "unknown-record"],
+    );
+}
+
+#[test]
+fn torn_disks_find_a_log_that_begins_with_a_gap() {
+    must_be_caught(Scenario::TornDisks, Plant::BeginWithGap, &["replicas-differ", "lost"]);
+}
+
+#[test]
+fn a_controller_crash_finds_changes_that_are_not_synced() {
+    must_be_caught(Scenario::Controller, Plant::JournalUnsynced, &["metadata-lost"]);
+}
+
+#[test]
+fn a_controller_crash_finds_producer_ids_that_come_twice() {
+    must_be_caught(Scenario::Controller, Plant::ReuseProducerIds, &["producer-id-reused"]);
+}
+
+#[test]
+fn failing_disks_find_a_broker_that_serves_on() {
+    must_be_caught(Scenario::FailingDisks, Plant::ServeOnFailedDisk, &["served-on-failed-disk"]);
+}
+
+#[test]
+fn corruption_finds_a_follower_that_checks_nothing() {
+    must_be_caught(
+        Scenario::Corruption,
+        Plant::ReplicateCorruptBatches,
+        &["replicas-differ", "unknown-record"],
+    );
+}
