@@ -129,6 +129,13 @@ impl ApacheClusterBuilder {
         self
     }
 
+    /// Has every broker write each request it has served to its log ([`ApacheCluster::log_path`]), with times in UTC
+    /// (logger `kafka.request.logger` at `DEBUG`). It costs the brokers CPU time.
+    pub fn request_log(self) -> Self {
+        self.jvm("-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug".into())
+            .jvm("-Duser.timezone=UTC".into())
+    }
+
     /// Formats the brokers' storage, starts them, and returns when every broker serves and lists
     /// all of them.
     ///

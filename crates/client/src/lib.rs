@@ -109,6 +109,12 @@ pub use producer::{
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};
 
+/// Target of the [`tracing`] events at level `TRACE` that tell which requests, responses and leader changes a record met.
+///
+/// One event per request, response, connection, metadata response and change of leaders; none per record. Their fields are
+/// for `curtail lab run --why` and may change with any release.
+pub const TRACE_TARGET: &str = "curtail::timeline";
+
 /// Parsers of untrusted bytes, for the fuzz targets. Not part of the interface.
 #[doc(hidden)]
 pub mod fuzzing {

@@ -16,3 +16,4 @@ pub mod peers;
 pub mod perf;
 pub mod phases;
 pub mod scripted;
+pub mod timeline;

@@ -176,6 +176,12 @@ impl<C> Batch<C> {
         Some(ProducerIdentity { id: stamp.producer_id, epoch: stamp.producer_epoch })
     }
 
+    /// Producer epoch and first sequence number, which a batch keeps over all attempts; `None` as for [`Self::producer`].
+    pub fn first_sequence(&self) -> Option<(i16, i32)> {
+        let stamp = self.stamp.filter(|stamp| stamp.producer_id >= 0)?;
+        Some((stamp.producer_epoch, stamp.base_sequence))
+    }
+
     /// Whether some attempt may have reached the log without an answer.
     pub fn outcome_unknown(&self) -> bool {
         self.outcome_unknown

@@ -67,6 +67,11 @@ pub(crate) struct RunArguments {
     /// is part of what is measured. Experiments with consumers of their own need none.
     #[arg(long)]
     reader: bool,
+    /// Print a timeline of the slowest records: the requests they were in, what was in flight before them, the broker's own
+    /// times (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in client and
+    /// brokers, so latencies of such a run are for explanation, not for comparison.
+    #[arg(long)]
+    why: bool,
     /// Write the figures to this file, one JSON object a line for each experiment.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -141,6 +146,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         scale: arguments.scale,
         seed: arguments.seed,
         reader: arguments.reader,
+        why: arguments.why,
     };
     // A file that cannot be written is to be known before the run, not after it.
     let mut outputs = files::Outputs::create(arguments)?;

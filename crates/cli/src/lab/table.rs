@@ -50,9 +50,31 @@ pub(super) fn table(report: &Report) -> String {
             text += &format!("{name}: {phase} to blame for {times} of the {of} slowest\n");
         }
     }
+    text += &timelines(report);
     for condition in &report.conditions {
         let word = if condition.held { "held" } else { "NOT HELD" };
         text += &format!("{word}: {}\n", condition.text);
+    }
+    text
+}
+
+/// With `--why`: the timelines of the slowest records, and the requests that the brokers served.
+fn timelines(report: &Report) -> String {
+    let mut text = String::new();
+    for arm in &report.arms {
+        let name = label(report, arm);
+        for slow in &arm.timelines {
+            text += &format!(
+                "{name}: why a record of partition {} (offset {}) took {:.1} ms; times in ms since the first record was due:\n",
+                slow.partition, slow.offset, slow.latency_ms
+            );
+            for line in &slow.lines {
+                text += &format!("{:>12.1}  {}\n", line.at_ms, line.text);
+            }
+        }
+        for (request, count) in &arm.requests_served {
+            text += &format!("{name}: {count:>7} requests, {request}\n");
+        }
     }
     text
 }

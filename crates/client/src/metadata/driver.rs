@@ -22,7 +22,7 @@ use curtail_wire::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{AutoCreate, Shared, dial};
+use super::{AutoCreate, Shared, dial, trace};
 use crate::{
     Error, Result,
     conn::{Connection, connection_error},
@@ -149,6 +149,7 @@ impl Control {
         let now = Instant::now().into_std();
         match outcome {
             Ok(answered) => {
+                trace::answered(answered.connection.peer(), answered.took);
                 self.recovery.answered();
                 self.answer_time.answered(answered.took, patience);
                 self.open = Some(answered.connection);

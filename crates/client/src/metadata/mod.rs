@@ -5,6 +5,7 @@ mod driver;
 mod retired;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -346,7 +347,9 @@ impl Shared {
 
     fn publish(&self, turn: &mut Retired<Snapshot>, next: Snapshot, topics: &[Arc<str>]) {
         let next = Arc::new(next);
-        turn.push(self.snapshot.swap(next.clone()));
+        let replaced = self.snapshot.swap(next.clone());
+        trace::published(&replaced, &next, topics);
+        turn.push(replaced);
         self.each_listener(|listener| listener.changed(&next, topics));
     }
 

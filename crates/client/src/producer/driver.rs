@@ -28,6 +28,7 @@ use super::{
     renewal::Renewal,
     settle,
     shared::{Shared, address_of},
+    trace,
 };
 use crate::{
     Error, Result,
@@ -54,9 +55,10 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             Ok(mut session) => {
                 strong.progress.notify_waiters();
                 lane.stats.connected();
+                trace::connection(lane.broker, None);
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
                 lane.stats.disconnected();
-                tracing::debug!(broker = lane.broker, %error, "produce connection lost");
+                trace::connection(lane.broker, Some(&error));
                 if !session.is_stuck {
                     lane.health.set(Trouble::Unreachable);
                     strong.notice(&lane);
@@ -299,6 +301,7 @@ impl Session {
                 if pause > 0 {
                     throttle(lane, shared, Duration::from_millis(pause));
                 }
+                trace::answered(lane.broker, id, &request, &answer);
                 settle::answered(shared, lane.broker, request, &answer, now);
                 Ok(())
             }

@@ -47,6 +47,7 @@ use super::{
     delivery::Completion,
     partition::{Partition, PartitionState, Place},
     shared::Shared,
+    trace,
     turnstile::{Armed, Left, Turnstile, Work},
 };
 use crate::{Acks, ProducerConfig, metrics::BrokerStats};
@@ -483,6 +484,7 @@ impl Lane {
         let ahead = up.in_flight.len();
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
         let request = Request { batches, written: built, ahead, version, reserved };
+        trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
         if config.acks == Acks::None {
             // Kafka sends no response: a batch counts as written once the socket has taken it.
             up.unsent = Some(Unsent::unanswered(request, deadline));

@@ -28,6 +28,7 @@ mod schedule;
 mod settle;
 mod shared;
 mod topic;
+mod trace;
 mod transaction;
 mod turnstile;
 mod waiting;

@@ -135,7 +135,10 @@ fn learn_leaders(shared: &Shared, broker: i32, request: &Request, answer: &Produ
     }
 }
 
-fn find<'a>(answer: &'a ProduceResponse, sent: &Sent) -> Option<&'a ProducePartitionResponse> {
+pub(super) fn find<'a>(
+    answer: &'a ProduceResponse,
+    sent: &Sent,
+) -> Option<&'a ProducePartitionResponse> {
     let same_topic = |topic: &&ProduceTopicResponse| {
         if topic.name.is_empty() {
             topic.topic_id == sent.topic_id

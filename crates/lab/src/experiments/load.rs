@@ -396,7 +396,7 @@ pub(super) fn until_no_faster(
 }
 
 /// How long one rehearsal of a run is.
-const REHEARSAL: Duration = Duration::from_secs(5);
+pub(super) const REHEARSAL: Duration = Duration::from_secs(5);
 
 /// Apache Kafka: has the topic of a run written to until that gets no faster. The replicas of partitions that are
 /// seconds old are still being set up, and brokers that have just started compile while they serve.
@@ -410,6 +410,33 @@ pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
     let records = (load.rate * REHEARSAL.as_secs_f64()) as u64;
     let rehearsal = Load { records, warmup: 0, warm_up: true, earlier: true, ..load.clone() };
     until_no_faster(turn.told, || Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
+}
+
+/// As [`rehearse`], in a topic with so many partitions that is deleted afterwards, with a script that is given the start of
+/// each run and the topic: the brokers are warm, and the topic of the run is new.
+///
+/// # Errors
+/// As [`Load::run`].
+pub(super) fn rehearse_elsewhere(
+    load: &Load,
+    turn: &Turn<'_>,
+    partitions: i32,
+    script: impl Fn(Instant, &str) -> Result<()> + Sync,
+) -> Result<()> {
+    if turn.setting.cluster != ClusterKind::Apache {
+        return Ok(());
+    }
+    let topic = format!("{}-rehearsal", load.topic);
+    turn.testbed.create_topic(
+        &topic,
+        partitions,
+        turn.testbed.broker_ids().len().clamp(1, 3) as i16,
+    )?;
+    let rehearsal = Load { topic: topic.clone(), warmup: 0, warm_up: true, ..load.clone() };
+    until_no_faster(turn.told, || {
+        Ok(rehearsal.clone().run(|start| script(start, &topic))?.0.median())
+    })?;
+    turn.testbed.delete_topic(&topic)
 }
 
 /// Gives brokers that have just started work that nobody measures, until they do it no faster any more: a Java virtual
@@ -482,6 +509,7 @@ impl Sent {
         sample.first_error.clone_from(&self.first_error);
         let failed = self.fates.iter().take(warmup).filter(|fate| fate.acknowledged.is_none());
         sample.errors += failed.count() as u64;
+        self.observation.explain(&mut sample);
         sample
     }
 

@@ -152,6 +152,8 @@ pub struct Setting {
     /// Whether a consumer reads beside every load, so that the phases of the way to a reader are known too. What it takes of
     /// the brokers and of the processor is part of what is measured.
     pub reader: bool,
+    /// Whether the slowest records get a timeline ([`crate::timeline`]). It costs CPU time in client and brokers.
+    pub why: bool,
 }
 
 impl Setting {
@@ -218,7 +220,12 @@ impl Turn<'_> {
         match self.driver {
             None => load.run_observed(self.testbed, self.observe(), script),
             Some(driver) => {
-                load.sent_by(driver, self.setting.cluster == ClusterKind::Embedded, script)
+                self.testbed.begin_timeline()?;
+                let topic = load.topic.clone();
+                let brokers_here = self.setting.cluster == ClusterKind::Embedded;
+                let (mut sent, scripted) = load.sent_by(driver, brokers_here, script)?;
+                sent.observation.traced(self.testbed.timeline(&topic, sent.start)?);
+                Ok((sent, scripted))
             }
         }
     }

@@ -4,7 +4,11 @@ mod journal;
 mod probes;
 mod tail;
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use curtail::{Acks, PartitionDescription, Producer};
 #[cfg(feature = "sim")]
@@ -23,7 +27,11 @@ use super::{
 use crate::{
     perf::Result,
     phases::{Exemplar, Probes, Stations},
+    timeline::{Place, RecordTimeline, Timeline},
 };
+
+/// Records of one run that get a timeline: the slowest of so many partitions.
+const TIMELINES: usize = 5;
 
 /// What is to be seen of a load's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +54,8 @@ pub(super) struct Observation {
     readings: Readings,
     /// From outside, where the brokers cannot be looked into.
     probes: Probes,
+    /// With `--why`.
+    timeline: Option<Timeline>,
 }
 
 impl Load {
@@ -78,11 +88,13 @@ impl Load {
             Observe::Phases | Observe::PhasesWithReader => None,
         };
         let watch = Watch::begin(testbed, &self)?;
-        let records = self.records;
+        let (records, topic) = (self.records, self.topic.clone());
+        testbed.begin_timeline()?;
         let (mut sent, (scripted, reading)) = self.run_by(senders, |start, producers| {
             let reading = tail.map(|tail| tail.begin(start, records));
             Ok((script(start, producers)?, reading))
         })?;
+        sent.observation.timeline = testbed.timeline(&topic, sent.start)?;
         watch.end(&mut sent, reading)?;
         Ok((sent, scripted))
     }
@@ -172,6 +184,37 @@ impl Observation {
     /// What a consumer has read.
     pub(super) fn read_by(&mut self, readings: Readings) {
         self.readings = readings;
+    }
+
+    /// What was traced of a load that another client sent: the brokers' part.
+    pub(super) fn traced(&mut self, timeline: Option<Timeline>) {
+        self.timeline = timeline;
+    }
+
+    /// Adds timelines of the slowest records to a sample, one for each of their batches.
+    pub(super) fn explain(&self, sample: &mut Sample) {
+        let Some(timeline) = &self.timeline else { return };
+        sample.requests_served = timeline.requests();
+        let mut explained = BTreeSet::new();
+        for slow in sample.exemplars.slowest_first() {
+            let Some(offset) = slow.offset else { continue };
+            if explained.len() >= TIMELINES || !explained.insert(slow.partition) {
+                continue;
+            }
+            let due = Duration::from_nanos(slow.at);
+            let acknowledged = due + Duration::from_nanos(slow.latency);
+            let place = Place { partition: slow.partition, offset, due, acknowledged };
+            let lines = timeline.explain(place);
+            if !lines.is_empty() {
+                let latency_ms = slow.latency as f64 / 1e6;
+                sample.timelines.push(RecordTimeline {
+                    partition: slow.partition,
+                    offset,
+                    latency_ms,
+                    lines,
+                });
+            }
+        }
     }
 
     /// What was seen from outside.

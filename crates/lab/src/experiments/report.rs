@@ -17,6 +17,7 @@ use crate::{
     over_time::{OverTime, OverTimeReport},
     peers::Client,
     phases::{self, Estimate, PhaseName, Phases, Probes},
+    timeline::RecordTimeline,
 };
 
 /// One experiment on one cluster.
@@ -185,6 +186,12 @@ pub struct ArmReport {
     /// The slowest records, the slowest one first; empty where single records were not looked at.
     #[serde(default)]
     pub exemplars: Vec<Exemplar>,
+    /// Timelines of the slowest records; empty without `--why`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timelines: Vec<RecordTimeline>,
+    /// Requests that the brokers served, by broker, API and client; empty without `--why` or off Apache Kafka.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests_served: BTreeMap<String, u64>,
     /// Where the records went; empty where it could not be seen.
     #[serde(default)]
     pub brokers: Vec<BrokerShare>,
@@ -501,6 +508,8 @@ impl ArmReport {
                 .iter()
                 .map(|exemplar| Exemplar::new(exemplar, &sample.phases))
                 .collect(),
+            timelines: sample.timelines.clone(),
+            requests_served: sample.requests_served.clone(),
             brokers: sample.brokers.iter().map(share).collect(),
             rounds,
             extra: sample.extra.iter().map(|(name, f)| (name.clone(), f.value())).collect(),

@@ -16,7 +16,7 @@ use super::{
     Readers, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
-    load::{Keys, Load, Senders, rehearse, worst_ms},
+    load::{Keys, Load, REHEARSAL, Senders, rehearse_elsewhere, worst_ms},
     readers::{self, Expected},
     testbed::Needs,
     workload::properties,
@@ -126,7 +126,6 @@ impl Experiment for Roll {
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
         let partitions = partitions(turn.arm.name);
-        testbed.create_topic(&topic, partitions, REPLICAS)?;
         let base = Load::new(turn, &topic)?;
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
@@ -136,7 +135,9 @@ impl Experiment for Roll {
             keys: Keys::Cycle(KEYS),
             ..base
         };
-        rehearse(&load, turn)?;
+        let rehearsal = Load { records: (RATE * REHEARSAL.as_secs_f64()) as u64, ..load.clone() };
+        rehearse_elsewhere(&rehearsal, turn, partitions, |_, _| Ok(()))?;
+        testbed.create_topic(&topic, partitions, REPLICAS)?;
         let runtime = readers::runtime()?;
         let readers = usize::from(committed(turn.arm.name));
         let mut consumers = readers::at_end(&runtime, &testbed.consumer(), &topic, readers)?;

@@ -11,6 +11,7 @@ use crate::{
     latency::Latencies,
     over_time::OverTime,
     phases::{Exemplars, Phases, Probes},
+    timeline::RecordTimeline,
 };
 
 /// A figure of an experiment's own, and what becomes of it over several turns.
@@ -76,6 +77,10 @@ pub struct Sample {
     pub brokers: BTreeMap<i32, (u64, u64)>,
     /// What was done to the cluster or to the client meanwhile.
     pub faults: Vec<FaultSpan>,
+    /// Timelines of the slowest records, with `--why`.
+    pub timelines: Vec<RecordTimeline>,
+    /// Requests that the brokers served, by broker, API and client, with `--why` on Apache Kafka.
+    pub requests_served: BTreeMap<String, u64>,
     /// Figures of the experiment's own, by name with the unit at its end.
     pub extra: BTreeMap<String, Figure>,
 }
@@ -103,6 +108,10 @@ impl Sample {
             *share = (share.0 + records, share.1 + bytes);
         }
         self.faults.extend(other.faults);
+        self.timelines.extend(other.timelines);
+        for (name, count) in other.requests_served {
+            *self.requests_served.entry(name).or_default() += count;
+        }
         for (name, figure) in other.extra {
             self.extra.entry(name).and_modify(|known| known.join(figure)).or_insert(figure);
         }

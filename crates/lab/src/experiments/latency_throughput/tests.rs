@@ -4,7 +4,16 @@ use super::*;
 
 fn setting(cluster: ClusterKind) -> Setting {
     let clients = vec![crate::peers::Client::Curtail];
-    Setting { cluster, arm: None, clients, peers: None, scale: 1.0, seed: 1, reader: false }
+    Setting {
+        cluster,
+        arm: None,
+        clients,
+        peers: None,
+        scale: 1.0,
+        seed: 1,
+        reader: false,
+        why: false,
+    }
 }
 
 #[test]

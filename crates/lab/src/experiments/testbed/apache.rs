@@ -1,12 +1,20 @@
 //! A real Apache Kafka of three brokers, one of them behind a delaying proxy where an experiment slows it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::PathBuf,
+    time::Duration,
+};
 
 use curtail_apache::ApacheCluster;
 use parking_lot::Mutex;
 
 use super::{KafkaTool, Needs, Sessions, jmx::JmxAgent, proxy::DelayingProxy, unknown};
-use crate::perf::{Error, Result};
+use crate::{
+    perf::{Error, Result},
+    timeline::{Served, parse},
+};
 
 const BROKERS: usize = 3;
 
@@ -15,6 +23,8 @@ pub(super) struct Apache {
     proxy: Option<(i32, DelayingProxy)>,
     /// One for each broker, once its figures were asked for.
     agents: Mutex<Vec<JmxAgent>>,
+    /// Where the next look into each broker's log begins, in bytes.
+    looked: Mutex<Vec<u64>>,
 }
 
 impl Apache {
@@ -27,6 +37,9 @@ impl Apache {
         for (name, value) in &needs.properties {
             builder = builder.property(*name, value);
         }
+        if needs.trace {
+            builder = builder.request_log();
+        }
         let mut proxy = None;
         if let Some(id) = needs.slow {
             let listening = DelayingProxy::bind().map_err(Error::Threads)?;
@@ -38,7 +51,8 @@ impl Apache {
         if let Some((id, proxy)) = &proxy {
             proxy.forward_to(&cluster.address(index(*id)?));
         }
-        Ok(Self { cluster, proxy, agents: Mutex::default() })
+        let looked = Mutex::new(vec![0; cluster.len()]);
+        Ok(Self { cluster, proxy, agents: Mutex::default(), looked })
     }
 
     pub(super) fn bootstrap(&self) -> String {
@@ -87,6 +101,27 @@ impl Apache {
         }
         files.sort();
         Ok(files)
+    }
+
+    /// The requests that the brokers have logged since the last call.
+    pub(super) fn served(&self) -> Result<Vec<Served>> {
+        let mut served = Vec::new();
+        for (index, from) in self.looked.lock().iter_mut().enumerate() {
+            let path = self.cluster.log_path(index);
+            let unreadable =
+                |error| Error::Unexpected(format!("cannot read {}: {error}", path.display()));
+            let mut file = File::open(path).map_err(unreadable)?;
+            file.seek(SeekFrom::Start(*from)).map_err(unreadable)?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text).map_err(unreadable)?;
+            // A line that is being written is for the next call.
+            let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            *from += whole as u64;
+            let id = self.cluster.broker(index).node_id();
+            let text = String::from_utf8_lossy(&text[..whole]);
+            served.extend(text.lines().filter_map(|line| parse(id, line)));
+        }
+        Ok(served)
     }
 
     /// What all brokers say of their fetch sessions.

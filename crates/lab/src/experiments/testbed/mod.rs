@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use curtail::{
     Admin, AdminConfig, ConsumerConfig, Election, Mechanism, NewTopic, PartitionDescription,
     ProducerConfig, Reassignment, SecurityConfig, TopicDescription, TopicPartition,
@@ -26,7 +27,10 @@ use tokio::runtime::Runtime;
 use self::apache::Apache;
 use self::embedded::Embedded;
 use super::{ClusterKind, Setting, load::sleep_until};
-use crate::perf::{Error, Result, client_runtime};
+use crate::{
+    perf::{Error, Result, client_runtime},
+    timeline::{Served, Timeline, Tracer},
+};
 
 /// What an experiment needs of its cluster.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +47,8 @@ pub(crate) struct Needs {
     /// The broker that [`Testbed::slow`] is used on, if any.
     #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
     pub(crate) slow: Option<i32>,
+    /// Whether clients and brokers are traced for timelines of slow records.
+    pub(crate) trace: bool,
     /// Whether clients speak SASL_SSL (PLAIN, a certificate of the cluster's own). Embedded only.
     pub(crate) sasl_ssl: bool,
 }
@@ -94,6 +100,7 @@ pub struct Testbed {
     cluster: Cluster,
     /// What clients have to speak.
     security: SecurityConfig,
+    tracer: Option<Tracer>,
     /// For topics and descriptions. `None` without a cluster.
     admin: Option<(Runtime, Admin)>,
 }
@@ -110,12 +117,17 @@ impl Testbed {
     /// A testbed for an experiment that needs no cluster.
     #[must_use]
     pub fn none() -> Self {
-        Self { cluster: Cluster::None, security: SecurityConfig::default(), admin: None }
+        Self {
+            cluster: Cluster::None,
+            security: SecurityConfig::default(),
+            tracer: None,
+            admin: None,
+        }
     }
 
     /// Starts the cluster of a setting.
     pub(super) fn start(setting: &Setting, needs: &Needs) -> Result<Self> {
-        Self::on(&setting.cluster, needs)
+        Self::on(&setting.cluster, &Needs { trace: setting.why, ..needs.clone() })
     }
 
     /// Starts a cluster of this kind, or connects to the one that it names.
@@ -148,7 +160,8 @@ impl Testbed {
             ClusterKind::Bootstrap(servers) => Cluster::Foreign(servers.clone()),
         };
         let security = security(&cluster);
-        let mut testbed = Self { cluster, security, admin: None };
+        let tracer = needs.trace.then(Tracer::install).transpose()?;
+        let mut testbed = Self { cluster, security, tracer, admin: None };
         let runtime = client_runtime()?;
         let context = runtime.enter();
         let admin = Admin::new(testbed.admin_config(&testbed.bootstrap()))?;
@@ -166,6 +179,31 @@ impl Testbed {
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.bootstrap(),
             Cluster::Foreign(servers) => servers.clone(),
+        }
+    }
+
+    /// Forgets what was traced so far.
+    pub(super) fn begin_timeline(&self) -> Result<()> {
+        if let Some(tracer) = &self.tracer {
+            let _ = tracer.take(Instant::now(), Vec::new(), self.served()?);
+        }
+        Ok(())
+    }
+
+    /// What was traced of a load to this topic whose first record was due at `start`; `None` unless asked for.
+    pub(super) fn timeline(&self, topic: &str, start: Instant) -> Result<Option<Timeline>> {
+        let Some(tracer) = &self.tracer else { return Ok(None) };
+        let id = self.describe(topic)?.id.map(|id| URL_SAFE_NO_PAD.encode(id));
+        let topics = std::iter::once(topic.to_owned()).chain(id).collect();
+        Ok(Some(tracer.take(start, topics, self.served()?)))
+    }
+
+    /// What the brokers have logged as served since the last call.
+    fn served(&self) -> Result<Vec<Served>> {
+        match &self.cluster {
+            #[cfg(feature = "apache")]
+            Cluster::Apache(apache) => apache.served(),
+            _ => Ok(Vec::new()),
         }
     }
 

@@ -22,6 +22,7 @@ fn setting(scale: f64, seed: u64) -> Setting {
         scale,
         seed,
         reader: false,
+        why: false,
     }
 }
 

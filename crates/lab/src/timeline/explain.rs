@@ -1,0 +1,291 @@
+//! The timeline of one record.
+
+use std::collections::BTreeMap;
+
+use curtail::ErrorCode;
+
+use super::{
+    Line, Place, Timeline,
+    broker::{Served, Served1, Took},
+    client::Traced,
+};
+
+/// How much of the time before a record was due and after its acknowledgement belongs to its timeline, in milliseconds.
+const MARGIN: f64 = 5.0;
+
+/// Fetches of followers that are listed for each follower.
+const FETCHES: usize = 4;
+
+/// A batch over all its attempts: its partition, and the producer epoch and first sequence number it keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity<'a> {
+    partition: &'a str,
+    stamp: &'a str,
+}
+
+/// A batch as a `sent` event names it.
+struct Batch<'a> {
+    identity: Identity<'a>,
+    leader_epoch: &'a str,
+    records: i64,
+    attempt: &'a str,
+}
+
+/// A partition's result as an `answered` event names it.
+struct Outcome<'a> {
+    partition: &'a str,
+    error: &'a str,
+    base_offset: i64,
+    leader: i32,
+    leader_epoch: &'a str,
+}
+
+impl Timeline {
+    /// Explains where the time of a record went. Empty if no response of the run acknowledges it.
+    pub(crate) fn explain(&self, place: Place) -> Vec<Line> {
+        let topic = self.topics.first().map_or("", String::as_str);
+        let name = format!("{topic}-{}", place.partition);
+        let Some((identity, attempts)) = self.attempts(&name, place.offset) else {
+            return Vec::new();
+        };
+        let (due, end) = (place.due.as_secs_f64() * 1e3, place.acknowledged.as_secs_f64() * 1e3);
+        let mut lines = vec![Line { at_ms: due, text: "due".into() }];
+        let mut leaders = Vec::new();
+        for (sent, answered) in &attempts {
+            lines.push(self.sent(sent, &identity));
+            lines.extend(self.ahead(sent));
+            let broker = sent.number("broker").unwrap_or(-1);
+            leaders.push((broker, self.ms_of(sent.at)));
+            if let Some(answered) = answered {
+                lines.extend(self.served_part(sent, answered));
+                lines.push(self.answered(answered, &name));
+            }
+        }
+        lines.extend(self.leader_changes(&name, due, end));
+        lines.extend(self.connections(due, end));
+        lines.extend(self.followers(place, &leaders, end));
+        lines.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
+        lines
+    }
+
+    /// The batch with the record, and the events of its attempts in order: request, and response if there was one.
+    fn attempts(&self, name: &str, offset: i64) -> Option<(Identity<'_>, Vec<Attempt<'_>>)> {
+        let mut open: BTreeMap<(&str, &str), &Traced> = BTreeMap::new();
+        let mut by_batch: Vec<(Identity<'_>, Attempt<'_>)> = Vec::new();
+        let mut found = None;
+        for event in &self.traced {
+            let request = (event.get("broker"), event.get("correlation_id"));
+            match event.get("event") {
+                "sent" => {
+                    let Some(batch) = batches(event).find(|of| of.identity.partition == name)
+                    else {
+                        continue;
+                    };
+                    open.insert(request, event);
+                    by_batch.push((batch.identity, (event, None)));
+                }
+                "answered" => {
+                    let Some(sent) = open.remove(&request) else { continue };
+                    let attempt =
+                        by_batch.iter_mut().rev().find(|(_, of)| std::ptr::eq(of.0, sent));
+                    let Some((identity, (_, answer))) = attempt else { continue };
+                    *answer = Some(event);
+                    let outcome = outcomes(event).find(|of| of.partition == name);
+                    let records = batches(sent).find(|of| of.identity.partition == name);
+                    let records = records.map_or(0, |batch| batch.records);
+                    let holds = |of: &Outcome<'_>| {
+                        of.base_offset >= 0
+                            && (of.base_offset..of.base_offset + records).contains(&offset)
+                    };
+                    if outcome.is_some_and(|of| holds(&of)) {
+                        found = Some(identity.clone());
+                    }
+                }
+                "disconnected" => open.retain(|(broker, _), _| *broker != event.get("broker")),
+                _ => {}
+            }
+        }
+        let found = found?;
+        let attempts = by_batch.into_iter().filter(|(of, _)| *of == found).map(|(_, of)| of);
+        Some((found.clone(), attempts.collect()))
+    }
+
+    fn sent(&self, sent: &Traced, identity: &Identity<'_>) -> Line {
+        let batch = batches(sent).find(|batch| batch.identity == *identity);
+        let of = batch.map_or(String::new(), |batch| {
+            let Batch { records, attempt, leader_epoch, .. } = batch;
+            format!("{records} records, attempt {attempt}, leader epoch {leader_epoch}; ")
+        });
+        let (broker, id) = (sent.get("broker"), sent.get("correlation_id"));
+        let partitions = batches(sent).count();
+        let text =
+            format!("request {id} to broker {broker}: {of}{partitions} partitions in the request");
+        Line { at_ms: self.ms_of(sent.at), text }
+    }
+
+    /// The requests in flight on the connection before this one.
+    fn ahead(&self, sent: &Traced) -> Option<Line> {
+        let ahead: usize = sent.number("ahead")?;
+        let broker = sent.get("broker");
+        let until = self.traced.iter().take_while(|event| !std::ptr::eq(*event, sent));
+        let before: Vec<&Traced> = until
+            .filter(|event| event.get("event") == "sent" && event.get("broker") == broker)
+            .collect();
+        let before = &before[before.len().saturating_sub(ahead)..];
+        let oldest = before.first()?;
+        let at_ms = self.ms_of(sent.at);
+        let age = at_ms - self.ms_of(oldest.at);
+        let partitions: usize = before.iter().map(|event| batches(event).count()).sum();
+        let text = format!(
+            "  behind {ahead} requests with {partitions} partitions; the oldest was sent {age:.1} ms before"
+        );
+        Some(Line { at_ms, text })
+    }
+
+    /// The broker's own account of the request.
+    fn served_part(&self, sent: &Traced, answered: &Traced) -> Option<Line> {
+        let (broker, id): (i32, i32) = (sent.number("broker")?, sent.number("correlation_id")?);
+        let read = self.ms_of(answered.at);
+        let same = |served: &&Served| {
+            served.broker == broker && served.api == "PRODUCE" && served.correlation_id == id
+        };
+        let off = |served: &Served| (self.ms_of_wall(served.sent) - read).abs();
+        let served = self.served.iter().filter(same).min_by(|a, b| off(a).total_cmp(&off(b)))?;
+        let Took { total, queue, local, remote, response } = served.took;
+        let text = format!(
+            "  broker {broker} served it in {total:.1} ms: queue {queue:.1}, append {local:.1}, waiting for followers \
+             {remote:.1}, response {response:.1}"
+        );
+        Some(Line { at_ms: self.ms_of_wall(served.received()), text })
+    }
+
+    fn answered(&self, answered: &Traced, name: &str) -> Line {
+        let broker = answered.get("broker");
+        let text = match outcomes(answered).find(|of| of.partition == name) {
+            None => {
+                format!("response of broker {broker}; the batch had been taken out of the request")
+            }
+            Some(Outcome { error: "NONE", .. }) => {
+                format!("response of broker {broker}: acknowledged")
+            }
+            Some(Outcome { error, leader: -1, .. }) => {
+                format!("response of broker {broker}: {error}")
+            }
+            Some(Outcome { error, leader, leader_epoch, .. }) => {
+                format!(
+                    "response of broker {broker}: {error}; the leader is broker {leader}, epoch {leader_epoch}"
+                )
+            }
+        };
+        Line { at_ms: self.ms_of(answered.at), text }
+    }
+
+    /// Changes of the partition's leader in the client's metadata.
+    fn leader_changes(&self, name: &str, from: f64, until: f64) -> Vec<Line> {
+        let changes = self.traced.iter().filter(|event| event.get("event") == "leaders");
+        let of = |event: &Traced| {
+            let at_ms = self.ms_of(event.at);
+            let all = event.get("leaders").split(';').filter(|change| !change.is_empty());
+            let own = all.clone().find(|change| change.split(' ').next() == Some(name))?;
+            let mut fields = own.split(' ').skip(1);
+            let (leader, epoch) = (fields.next()?, fields.next()?);
+            let text = format!(
+                "the client knows: leader is broker {leader}, epoch {epoch} (one of {} changes)",
+                all.count()
+            );
+            (from - MARGIN..=until + MARGIN).contains(&at_ms).then_some(Line { at_ms, text })
+        };
+        changes.filter_map(of).collect()
+    }
+
+    fn connections(&self, from: f64, until: f64) -> Vec<Line> {
+        let of = |event: &Traced| {
+            let at_ms = self.ms_of(event.at);
+            let broker = event.get("broker");
+            let text = match event.get("event") {
+                "connected" => format!("connected to broker {broker}"),
+                "disconnected" => {
+                    format!("connection to broker {broker} lost: {}", event.get("error"))
+                }
+                _ => return None,
+            };
+            (from..=until).contains(&at_ms).then_some(Line { at_ms, text })
+        };
+        self.traced.iter().filter_map(of).collect()
+    }
+
+    /// The first fetches of the partition by each follower at each leader that had the batch, and when the leader told the
+    /// follower of a high watermark beyond the record.
+    fn followers(&self, place: Place, leaders: &[(i32, f64)], end: f64) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut listed: BTreeMap<(i32, i32), usize> = BTreeMap::new();
+        let mut fetches: Vec<(&Served, &Served1)> = self
+            .served
+            .iter()
+            .filter(|served| served.api == "FETCH" && served.follower().is_some())
+            .filter_map(|served| Some((served, served.partition(&self.topics, place.partition)?)))
+            .collect();
+        fetches.sort_by_key(|(served, _)| served.received());
+        for (served, of) in fetches {
+            let (received, sent) =
+                (self.ms_of_wall(served.received()), self.ms_of_wall(served.sent));
+            let since =
+                leaders.iter().find(|(leader, _)| *leader == served.broker).map(|(_, at)| *at);
+            let Some(since) = since.filter(|since| sent >= *since && received <= end) else {
+                continue;
+            };
+            let Some(follower) = served.follower() else { continue };
+            let passed = matches!(of.told, Some((_, Some(mark))) if mark > place.offset);
+            let count = listed.entry((served.broker, follower)).or_default();
+            *count += 1;
+            if *count > FETCHES && !passed {
+                continue;
+            }
+            let asked = of.asked.map_or(String::new(), |(offset, epoch)| {
+                format!(" from offset {offset} with leader epoch {epoch}")
+            });
+            let told = match of.told {
+                None => "nothing of it in the response".to_owned(),
+                Some((0, mark)) => format!("high watermark {}", mark.unwrap_or(-1)),
+                Some((code, _)) => ErrorCode(i16::try_from(code).unwrap_or(-1)).name().to_owned(),
+            };
+            let (waited, sent_ago) = (served.took.remote, since - received);
+            let early = if sent_ago > 0.0 {
+                format!(", begun {sent_ago:.1} ms before")
+            } else {
+                String::new()
+            };
+            let text = format!(
+                "  follower {follower} fetches it at broker {}{asked}: {told}; waited {waited:.1} ms{early}",
+                served.broker
+            );
+            lines.push(Line { at_ms: sent, text });
+        }
+        lines
+    }
+}
+
+/// A request, and its response.
+type Attempt<'a> = (&'a Traced, Option<&'a Traced>);
+
+/// The batches that a `sent` event names.
+fn batches(sent: &Traced) -> impl Iterator<Item = Batch<'_>> {
+    sent.get("batches").split(';').filter_map(|text| {
+        let mut fields = text.split(' ');
+        let mut next = || fields.next();
+        let (partition, leader_epoch, stamp) = (next()?, next()?, next()?);
+        let (records, attempt) = (next()?.parse().ok()?, next()?);
+        Some(Batch { identity: Identity { partition, stamp }, leader_epoch, records, attempt })
+    })
+}
+
+/// The results that an `answered` event names.
+fn outcomes(answered: &Traced) -> impl Iterator<Item = Outcome<'_>> {
+    answered.get("results").split(';').filter_map(|text| {
+        let mut fields = text.split(' ');
+        let mut next = || fields.next();
+        let (partition, error, base_offset) = (next()?, next()?, next()?.parse().ok()?);
+        let (leader, leader_epoch) = (next()?.parse().ok()?, next()?);
+        Some(Outcome { partition, error, base_offset, leader, leader_epoch })
+    })
+}
