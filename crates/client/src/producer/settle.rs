@@ -155,7 +155,7 @@ fn settle(
     acknowledged: Instant,
 ) {
     let context = Context {
-        idempotent: shared.config.idempotence,
+        sequenced: shared.identity.sequenced(),
         is_next: sent.partition.state.lock().queue.is_next(&sent.batch),
         records: sent.batch.records,
     };
@@ -182,6 +182,10 @@ fn settle(
             let cause = broker_error(&sent, result);
             // After these the broker has appended, or may have.
             lost(shared, sent, cause, may_have_been_written(result.error));
+        }
+        Verdict::RetryInNextEpoch => {
+            let cause = broker_error(&sent, result);
+            comes_back(shared, sent, cause, Comeback::InNextEpoch, shared.backoff);
         }
         Verdict::Split => {
             let cause = broker_error(&sent, result);
@@ -245,8 +249,23 @@ fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
 }
 
 fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, backoff: Backoff) {
+    comes_back(shared, sent, cause, Comeback::WithItsSequence { outcome_unknown }, backoff);
+}
+
+/// How a batch is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comeback {
+    WithItsSequence {
+        outcome_unknown: bool,
+    },
+    /// Its sequence is lost, and it is not written.
+    InNextEpoch,
+}
+
+fn comes_back(shared: &Shared, sent: Sent, cause: Error, how: Comeback, backoff: Backoff) {
     let now = Instant::now();
-    let unknown = outcome_unknown || sent.batch.outcome_unknown();
+    let doubt = Comeback::WithItsSequence { outcome_unknown: true };
+    let unknown = how == doubt || sent.batch.outcome_unknown();
     if is_over(shared, &sent, now) {
         let cause = shared.delivery_timeout(Some(&cause));
         return fail(shared, sent, &cause, unknown);
@@ -269,7 +288,12 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     shared.keeps_deadline_of(&batch, &state);
     // The leader may have changed while the batch was on its way.
     batch.completion.charge_to(state.account());
-    let refused = state.queue.retry(batch, outcome_unknown, not_before);
+    let refused = match how {
+        Comeback::WithItsSequence { outcome_unknown } => {
+            state.queue.retry(batch, outcome_unknown, not_before).into_iter().collect()
+        }
+        Comeback::InNextEpoch => state.queue.renumber(batch, not_before),
+    };
     state.set_last_error(Some(cause.clone()));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();
     resubmit(state, &partition);
@@ -280,11 +304,11 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
         shared.metadata.request_refresh(Some(&partition.topic));
     }
     shared.evacuate(&partition);
-    if let Some(batch) = refused {
+    for batch in refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));
         shared.identity.batch_fails(&batch, &cause);
-        batch.into_parts().1.fail(cause, true);
+        batch.into_parts().1.fail(cause.clone(), true);
     }
 }
 
