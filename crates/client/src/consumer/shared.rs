@@ -65,7 +65,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Told when positions become known, or never will.
     pub(super) settled: Notify,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     me: Weak<Shared>,
 }
 
