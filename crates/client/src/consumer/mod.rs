@@ -42,7 +42,7 @@ use tokio::{
 };
 
 use self::{
-    cursor::{Cursor, Decoding},
+    cursor::{Budget, Cursor, Decoding},
     shared::{Assigned, Next, Shared},
 };
 pub use self::{
@@ -593,13 +593,13 @@ impl Consumer {
     }
 
     fn take_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
-        let mut out = Vec::new();
+        let (mut out, mut budget) = (Vec::new(), Budget::new(&self.decoding));
         loop {
             if !self.advance(out.is_empty(), out.is_empty().then_some(cx.waker()))? {
                 break;
             }
             let Some(cursor) = &mut self.cursor else { break };
-            match cursor.fill(&mut out, max, &self.decoding) {
+            match cursor.fill(&mut out, max, &mut budget, &self.decoding) {
                 Ok(true) => break,
                 Ok(false) => self.finish_cursor(),
                 Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),

@@ -73,10 +73,15 @@ enum Act {
 
 impl Broker {
     pub(super) async fn start(network: &mut Network, script: &[u8]) -> Self {
+        Self::storing(network, script, stored()).await
+    }
+
+    /// A broker whose partitions hold these batches.
+    pub(super) async fn storing(network: &mut Network, script: &[u8], stored: Bytes) -> Self {
         let listener = network.listen(ADDRESS).await.expect("the address is free");
         // Read from the end.
         let script = Mutex::new(script.iter().rev().copied().collect());
-        let inner = Arc::new(Inner { script, stored: stored() });
+        let inner = Arc::new(Inner { script, stored });
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let inner = inner.clone();
@@ -91,15 +96,20 @@ impl Broker {
 fn stored() -> Bytes {
     let mut log = Vec::new();
     for ((offset, value), codec) in (0..).zip(VALUES).zip([Codec::None, Codec::Lz4, Codec::Zstd]) {
-        let mut builder = BatchBuilder::new(Vec::new());
-        builder.append(&RecordData { key: None, value: Some(value), headers: &[], timestamp: 1 });
-        let compression = Compression { codec, level: None };
-        let mut batch = builder.seal(&compression, &mut Vec::new()).expect("a small batch");
-        records::stamp(&mut batch, ProducerStamp::NONE);
-        records::set_base_offset_and_epoch(&mut batch, offset, EPOCH);
-        log.extend(batch);
+        log.extend(batch(offset, value, codec));
     }
     log.into()
+}
+
+/// A batch of one record.
+pub(super) fn batch(offset: i64, value: &[u8], codec: Codec) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(Vec::new());
+    builder.append(&RecordData { key: None, value: Some(value), headers: &[], timestamp: 1 });
+    let compression = Compression { codec, level: None };
+    let mut batch = builder.seal(&compression, &mut Vec::new()).expect("a small batch");
+    records::stamp(&mut batch, ProducerStamp::NONE);
+    records::set_base_offset_and_epoch(&mut batch, offset, EPOCH);
+    batch
 }
 
 impl Inner {

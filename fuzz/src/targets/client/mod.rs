@@ -34,13 +34,18 @@ const DELIVERY: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(1);
 
 fn run(input: &[u8]) {
+    virtually("the client", CAP, play(input));
+}
+
+/// Runs in virtual time, with what the tasks hold counted.
+fn virtually(what: &str, cap: usize, body: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without I/O");
-    memory::within("the client", CAP, || {
-        runtime.block_on(play(input));
+    memory::within(what, cap, || {
+        runtime.block_on(body);
         drop(runtime);
     });
 }
@@ -215,4 +220,44 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail::Codec;
+
+    use super::*;
+
+    /// Each batch is within `curtail.decompressed.batch.max.bytes`; all of them in one poll would be 64 MiB.
+    #[test]
+    fn polls_of_many_decompression_bombs_hold_a_bounded_number_of_them() {
+        let value = vec![0; 1_000_000];
+        let bombs: Vec<u8> =
+            (0..64).flat_map(|offset| broker::batch(offset, &value, Codec::Zstd)).collect();
+        assert!(bombs.len() < 32_000, "{} bytes", bombs.len());
+        virtually("a poll", 8 << 20, async {
+            let mut network = Network::default();
+            let broker = Broker::storing(&mut network, &[], bombs.into()).await;
+            let env = Env {
+                net: Arc::new(network),
+                wall: Arc::new(Still),
+                entropy: Entropy::from_seed(1),
+            };
+            let mut config = ConsumerConfig::new(ADDRESS.to_string());
+            config.max_decompressed_batch = 1 << 20;
+            config.auto_offset_reset = OffsetReset::Earliest;
+            let mut consumer = Consumer::with_env(config, &env).expect("a usable configuration");
+            consumer.assign([partition(0)]);
+            let mut next = 0;
+            while next < 64 {
+                let records = consumer.poll(API).await.expect("valid batches");
+                for record in records {
+                    assert_eq!(record.offset(), next);
+                    next += 1;
+                }
+            }
+            consumer.close().await;
+            drop(broker);
+        });
+    }
 }
