@@ -289,7 +289,7 @@ struct Work<C> {
     doubtful: bool,
     /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
     given_up: Order,
-    /// Order of the first batch whose sequence is lost; of no meaning without a gap.
+    /// Order of the first batch whose sequence is lost; meaningless without a gap.
     gap_at: Order,
     /// What a batch may hold in bytes, before compression, since a larger one was refused. Forgotten at rest: to learn it
     /// again costs one refusal.

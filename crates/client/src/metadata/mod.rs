@@ -338,7 +338,7 @@ impl Shared {
             wanted.refresh.want_all(Cause::Topic, now);
         }
         drop(wanted);
-        // What came to wait since the first look has joined the request that is answered.
+        // A record that waits since the first look has joined the request that is answered.
         for topic in group.iter().filter(|topic| !lacking.contains(topic) && self.lacks(topic)) {
             self.wanted.lock().refresh.want(topic, Cause::Topic, now);
         }

@@ -30,7 +30,7 @@ const API: Duration = Duration::from_secs(3);
 const BLOCK: Duration = Duration::from_secs(2);
 const DELIVERY: Duration = Duration::from_secs(5);
 
-/// A call may end so much after its timeout.
+/// Most time between the timeout of a call and its end.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn run(input: &[u8]) {
