@@ -48,6 +48,7 @@ use super::{
     partition::{Partition, PartitionState, Place},
     shared::Shared,
     trace,
+    transaction::Stray,
     turnstile::{Armed, Left, Turnstile, Work},
 };
 use crate::{Acks, ProducerConfig, metrics::BrokerStats};
@@ -156,6 +157,8 @@ pub(super) struct Request {
     pub(super) version: i16,
     /// Bytes of `buffer.memory` that its batches hold.
     reserved: usize,
+    /// Keeps EndTxn waiting, if batches of a transaction expired in this request.
+    stray: Option<Stray>,
 }
 
 /// A batch on its way.
@@ -483,7 +486,7 @@ impl Lane {
         let deadline = built.into_std().later(timeout);
         let ahead = up.in_flight.len();
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
-        let request = Request { batches, written: built, ahead, version, reserved };
+        let request = Request { batches, written: built, ahead, version, reserved, stray: None };
         trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
         if config.acks == Acks::None {
             // Kafka sends no response: a batch counts as written once the socket has taken it.
