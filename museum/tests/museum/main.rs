@@ -6,5 +6,6 @@
 
 mod cases;
 mod checks;
+mod plants;
 mod stage;
 mod table;

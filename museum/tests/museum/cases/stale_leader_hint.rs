@@ -1,7 +1,7 @@
 //! A refusal names as leader the broker that refuses, in the epoch the producer knows.
 //!
-//! - Client: franz-go
-//! - Threads: https://github.com/twmb/franz-go/pull/1413
+//! - Client: franz-go; AutoMQ is a cluster that answers so
+//! - Threads: https://github.com/twmb/franz-go/pull/1413, https://github.com/AutoMQ/automq/pull/3547
 //! - Failure: the hint counted as a move, so the retry skipped its backoff and the metadata refresh: 475 requests in 5 s, and retries exhausted within 55 ms
 //! - Promise: a hint that changes nothing leads to a metadata request after at most one repeat
 
@@ -18,11 +18,15 @@ use crate::stage::{Stage, Step, TOPIC, Work, run};
 /// Sends one record against brokers that refuse with a hint until metadata is requested.
 async fn refused_with(hint: impl Fn(i32, i32) -> LeaderIdAndEpoch) {
     let stage = Stage::new(3, 1).await;
+    let (first, _) = stage.cluster.leader(TOPIC, 0).unwrap();
+    stage.cluster.move_leader(TOPIC, 0, first % 3 + 1).unwrap();
+    stage.cluster.settled().await;
     let producer = stage.producer(|_| {});
     let mut work = Work::default();
     work.deliver(&producer, 0, "first").await;
     let (leader, epoch) = stage.cluster.leader(TOPIC, 0).unwrap();
     let hint = hint(leader, epoch);
+    assert!(hint.leader_epoch >= 0, "a hint without an epoch is no hint");
     let refusals = Arc::new(AtomicUsize::new(0));
     let (count, asked) = (Arc::clone(&refusals), AtomicBool::new(false));
     stage.script(move |request| {
@@ -42,15 +46,17 @@ async fn refused_with(hint: impl Fn(i32, i32) -> LeaderIdAndEpoch) {
     work.all_acknowledged(&stage).await;
     let refusals = refusals.load(Ordering::SeqCst);
     assert!((1..=2).contains(&refusals), "{refusals} requests before metadata was asked for");
+    let strays = stage.seen(ApiKey::PRODUCE).into_iter().filter(|request| request.broker != leader);
+    assert!(hint.leader_epoch == epoch || strays.count() == 0, "an older epoch was followed");
 }
 
 #[test]
-fn the_same_leader_in_the_same_epoch_is_no_move() {
+pub(crate) fn the_same_leader_in_the_same_epoch_is_no_move() {
     run(refused_with(|leader_id, leader_epoch| LeaderIdAndEpoch { leader_id, leader_epoch }));
 }
 
 #[test]
-fn another_leader_in_the_same_epoch_is_no_move() {
+pub(crate) fn another_leader_in_the_same_epoch_is_no_move() {
     run(refused_with(|leader, leader_epoch| LeaderIdAndEpoch {
         leader_id: leader % 3 + 1,
         leader_epoch,
@@ -58,6 +64,14 @@ fn another_leader_in_the_same_epoch_is_no_move() {
 }
 
 #[test]
-fn the_same_leader_in_an_older_epoch_is_no_move() {
+pub(crate) fn the_same_leader_in_an_older_epoch_is_no_move() {
     run(refused_with(|leader_id, epoch| LeaderIdAndEpoch { leader_id, leader_epoch: epoch - 1 }));
+}
+
+#[test]
+pub(crate) fn another_leader_in_an_older_epoch_is_no_move() {
+    run(refused_with(|leader, epoch| LeaderIdAndEpoch {
+        leader_id: leader % 3 + 1,
+        leader_epoch: epoch - 1,
+    }));
 }
