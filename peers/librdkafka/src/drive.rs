@@ -192,6 +192,7 @@ fn consume(args: &Args) -> Result<(), Failure> {
     for command in commands() {
         let words: Vec<&str> = command.split(' ').collect();
         if words == ["close"] {
+            driven.store();
             drop(driven);
             say("done");
             return Ok(());
@@ -235,7 +236,11 @@ impl Driven<'_> {
             ["poll", wait] => self.poll(Duration::from_millis(wait.parse()?)),
             ["commit"] => {
                 self.store();
-                self.consumer.commit_consumer_state(CommitMode::Sync)
+                match self.consumer.commit_consumer_state(CommitMode::Sync) {
+                    // There is nothing to commit.
+                    Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => Ok(()),
+                    outcome => outcome,
+                }
             }
             _ => return Err(format!("unknown command {words:?}").into()),
         })

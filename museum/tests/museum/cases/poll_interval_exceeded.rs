@@ -10,7 +10,7 @@ use std::time::Duration;
 use curtail::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::ConsumerGroupHeartbeatRequest};
 
-use crate::stage::{Request, Stage, ends, is_consecutive, run};
+use crate::stage::{Request, Stage, ends, is_consecutive, is_peer, run};
 
 /// Whether the member has left.
 fn has_left(stage: &Stage) -> bool {
@@ -27,7 +27,8 @@ async fn late_member(protocol: GroupProtocol) {
     let mut consumer = stage.consumer(|config| {
         config.group_id = Some("museum".into());
         config.group_protocol = protocol;
-        config.max_poll_interval = Duration::from_millis(300);
+        // Peers need time to start, and some want more than the session's timeout.
+        config.max_poll_interval = Duration::from_millis(if is_peer() { 3000 } else { 300 });
         config.heartbeat_interval = Duration::from_millis(50);
     });
     consumer.subscribe().await;

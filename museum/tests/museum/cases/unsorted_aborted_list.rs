@@ -17,7 +17,7 @@ pub(crate) fn aborted_records_stay_hidden() {
         let mut expected = Vec::new();
         for id in ["a", "b"] {
             let config = stage.producer_config().transactional_id(id);
-            let mut producer = TransactionalProducer::with_env(config, &stage.env()).unwrap();
+            let mut producer = TransactionalProducer::new(config).unwrap();
             ends("init", producer.init_transactions()).await.unwrap();
             for n in 0..6 {
                 let transaction = ends("begin", producer.begin_transaction()).await.unwrap();

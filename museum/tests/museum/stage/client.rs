@@ -159,7 +159,7 @@ pub(crate) struct Polled {
 }
 
 pub(crate) enum Consumer {
-    Own(curtail::Consumer),
+    Own(Box<curtail::Consumer>),
     /// With the partitions assigned after the last poll.
     Peer(Arc<Driver>, Vec<TopicPartition>),
 }
@@ -260,7 +260,7 @@ impl Consumer {
 
     pub(crate) async fn close(self) {
         match self {
-            Self::Own(consumer) => drop(consumer.close().await),
+            Self::Own(consumer) => consumer.close().await,
             Self::Peer(driver, _) => drop(driver.call("close").await),
         }
     }

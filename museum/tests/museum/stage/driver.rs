@@ -62,8 +62,9 @@ impl Driver {
         bootstrap: &str,
         properties: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Arc<Self> {
+        // One word per line.
         let driver = std::env::var("MUSEUM_DRIVER").expect("a peer's command");
-        let mut words = driver.split_whitespace();
+        let mut words = driver.lines();
         let mut command = Command::new(words.next().expect("the command is not empty"));
         command.args(words).args(["drive", "--role", role, "--topic", TOPIC]);
         command.args(["--bootstrap-server", bootstrap]);

@@ -49,6 +49,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// As [`LIMIT`], for peers: some start slowly, and some wait seconds for metadata.
 const PEER_LIMIT: Duration = Duration::from_secs(60);
 
+/// The least `delivery.timeout.ms` of peers: some take longer than that of a case for their first connection.
+const PEER_DELIVERY_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Extra time that peers have where a case measures.
 const PEER_GRACE: Duration = Duration::from_secs(10);
 
@@ -56,6 +59,7 @@ type Script = Box<dyn FnMut(&Request) -> Step + Send>;
 
 thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
+    static PATIENCE: Cell<Duration> = const { Cell::new(LIMIT) };
 }
 
 /// Runs a case on this thread. A panic of a client's task fails the case, though the runtime would swallow it.
@@ -75,9 +79,14 @@ pub(crate) fn run(case: impl Future<Output = ()>) {
     assert_eq!(PANICS.get(), 0, "a task panicked");
 }
 
+/// Sets the limit of each wait on this thread.
+pub(crate) fn wait_at_most(limit: Duration) {
+    PATIENCE.set(limit);
+}
+
 /// Awaits a call that must end without help.
 pub(crate) async fn ends<T>(what: &str, call: impl Future<Output = T>) -> T {
-    let limit = if is_peer() { PEER_LIMIT } else { LIMIT };
+    let limit = if is_peer() { PEER_LIMIT } else { PATIENCE.get() };
     match tokio::time::timeout(limit, call).await {
         Ok(result) => result,
         Err(_) => panic!("{what} hangs"),
@@ -226,8 +235,8 @@ impl Stage {
     pub(crate) fn producer_config(&self) -> ProducerConfig {
         let mut config = ProducerConfig::new(self.cluster.bootstrap());
         quick(&mut config.common);
-        config.max_block = Duration::from_secs(5);
-        config.delivery_timeout = Duration::from_secs(10);
+        config.max_block = if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 4 };
+        config.delivery_timeout = if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 2 };
         config.linger = Duration::ZERO;
         config
     }
@@ -236,6 +245,7 @@ impl Stage {
         let mut config = self.producer_config();
         change(&mut config);
         if is_peer() {
+            config.delivery_timeout = config.delivery_timeout.max(PEER_DELIVERY_TIMEOUT);
             return Producer::Peer(self.producer_driver(&config));
         }
         Producer::Own(self.own_producer(config))
@@ -276,12 +286,15 @@ impl Stage {
         change(&mut config);
         if is_peer() {
             let unset = ConsumerConfig::default().properties();
-            let always = [("enable.auto.commit", config.enable_auto_commit.to_string())];
+            // Java refuses to commit for no group.
+            let commits = config.enable_auto_commit && config.group_id.is_some();
+            let always = [("enable.auto.commit", commits.to_string())];
             let chosen = chosen(config.properties(), &unset);
             let driver = Driver::start("consumer", &self.proxies(), chosen.chain(always));
             return Consumer::Peer(driver, Vec::new());
         }
-        Consumer::Own(curtail::Consumer::with_env(config, &self.env()).unwrap())
+        let consumer = curtail::Consumer::with_env(config, &self.env()).unwrap();
+        Consumer::Own(Box::new(consumer))
     }
 
     /// A consumer with partition 0 assigned by hand.

@@ -144,7 +144,12 @@ async fn handle(
     shared: &Shared,
 ) -> io::Result<()> {
     let mut splitter = FrameSplitter::default();
+    let mut silent = false;
     while let Some((frame, request)) = requests.recv().await {
+        // Brokers answer in order, so nothing follows a response that never comes.
+        if silent {
+            continue;
+        }
         let step = (shared.script.lock())(&request);
         let mut steps = VecDeque::from([step]);
         while let Some(step) = steps.pop_front() {
@@ -159,7 +164,10 @@ async fn handle(
                     client.write_all(&bytes).await?;
                     continue;
                 }
-                Step::Swallow => continue,
+                Step::Swallow => {
+                    silent = true;
+                    continue;
+                }
                 Step::Cut => return Ok(()),
                 Step::Pass => Reply::Send,
                 Step::PassThen(reply) => reply,
