@@ -44,6 +44,7 @@ WORDS = (
     (r"ommit error|CommitFailed", "commit fails"),
     (r"panicked at [^\n]*\n\[\(", "other records than expected"),
     (r"failed: |a delivery", "record fails"),
+    (r"unwrap_err\(\)` on an `Ok`", "an error is not reported"),
     (r"on an `Err` value: Failure", "call fails"),
 )
 
@@ -75,6 +76,7 @@ def test_binary():
             # A copy, so that a build in the meantime does not change it.
             binary = compare.TARGET / "museum/cases"
             binary.parent.mkdir(parents=True, exist_ok=True)
+            binary.unlink(missing_ok=True)
             return shutil.copy(message["executable"], binary)
     raise compare.Problem("cargo built no test of the museum")
 
