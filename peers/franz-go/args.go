@@ -21,7 +21,9 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
                [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
                [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line "go" on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
-               [--command-property k=v]...`
+               [--command-property k=v]...
+       drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
+               obeys commands on standard input`
 
 // What ends a latency.
 const (
@@ -47,15 +49,17 @@ type options struct {
 	// fates is where the fates of the records are written.
 	fates string
 	// keys is how many different ones there are; 0 for records without one.
-	keys       int
-	seed       uint64
-	group      string
-	assignor   string
+	keys     int
+	seed     uint64
+	group    string
+	assignor string
+	// role is a producer's or a consumer's, of the tool drive.
+	role       string
 	properties map[string]string
 }
 
 func parse(arguments []string) (*options, error) {
-	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", groupTool}, arguments[0]) {
+	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", groupTool, driveTool}, arguments[0]) {
 		return nil, errors.New(usage)
 	}
 	args := &options{tool: arguments[0], rate: -1, acks: "1", until: untilAcknowledged, seed: 1, properties: map[string]string{}}
@@ -66,6 +70,12 @@ func parse(arguments []string) (*options, error) {
 		if err := args.set(rest[0], rest[1]); err != nil {
 			return nil, err
 		}
+	}
+	if args.tool == driveTool {
+		if args.bootstrap == "" || args.topic == "" || args.role != "producer" && args.role != "consumer" {
+			return nil, fmt.Errorf("--bootstrap-server, --topic and --role are needed\n%s", usage)
+		}
+		return args, nil
 	}
 	if args.tool == groupTool {
 		if args.bootstrap == "" || args.topic == "" || args.group == "" || args.assignor == "" {
@@ -117,6 +127,8 @@ func (args *options) set(flag, value string) error {
 		args.seed, err = strconv.ParseUint(value, 10, 64)
 	case "--group":
 		args.group = value
+	case "--role":
+		args.role = value
 	case "--assignor":
 		args.assignor = value
 	case "--command-property":

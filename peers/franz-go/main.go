@@ -21,6 +21,9 @@ func run(arguments []string) error {
 	if args.tool == groupTool {
 		return groupConsume(args)
 	}
+	if args.tool == driveTool {
+		return drive(args)
+	}
 	tools := map[string]func(*options) (*report, error){
 		"produce": produce, "consume": consume, "e2e": endToEnd, "load": load,
 	}

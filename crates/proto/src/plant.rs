@@ -20,7 +20,7 @@ pub enum Plant {
     DoubtForgotten,
     /// A member joins again before its last commits have an outcome.
     NoFlushBeforeRejoin,
-    /// A seek leaves in place what was fetched before it.
+    /// A seek leaves in place the records fetched before it, and those of the fetch in flight.
     FetchAfterSeek,
     /// The list of aborted transactions is used in the broker's order.
     AbortedUnsorted,

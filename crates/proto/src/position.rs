@@ -410,7 +410,8 @@ impl Position {
         let FetchFrom { version, offset, leader_epoch, .. } = asked;
         match self.state {
             State::At { consumed, fetch, check: Check::Passed }
-                if (version, offset) == (self.version, fetch.offset)
+                if version == self.version
+                    && (offset == fetch.offset || planted(Plant::FetchAfterSeek))
                     && leader_epoch == self.epoch_to_name(fetch) =>
             {
                 Some((consumed, fetch))

@@ -12,7 +12,9 @@ usage: produce --bootstrap-server B --topic T --num-records N --record-size S --
                [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
                [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line 'go' on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
-               [--command-property k=v]...";
+               [--command-property k=v]...
+       drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
+               obeys commands on standard input";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
@@ -21,6 +23,7 @@ pub enum Tool {
     EndToEnd,
     Load,
     GroupConsume,
+    Drive,
 }
 
 /// What ends the latencies of a load.
@@ -52,6 +55,8 @@ pub struct Args {
     pub seed: u64,
     pub group: String,
     pub assignor: String,
+    /// Of `drive`: producer or consumer.
+    pub role: String,
 }
 
 impl Args {
@@ -62,6 +67,7 @@ impl Args {
             Some("e2e") => Tool::EndToEnd,
             Some("load") => Tool::Load,
             Some("group-consume") => Tool::GroupConsume,
+            Some("drive") => Tool::Drive,
             _ => return Err(USAGE.into()),
         };
         let mut parsed = Self {
@@ -81,6 +87,7 @@ impl Args {
             seed: 1,
             group: String::new(),
             assignor: String::new(),
+            role: String::new(),
         };
         while let Some(flag) = args.next() {
             let value = args.next().ok_or_else(|| format!("{flag} needs a value\n{USAGE}"))?;
@@ -106,6 +113,7 @@ impl Args {
             "--seed" => self.seed = number(flag, &value)?,
             "--group" => self.group = value,
             "--assignor" => self.assignor = value,
+            "--role" => self.role = value,
             "--command-property" => {
                 let (key, value) = value.split_once('=').ok_or("--command-property needs k=v")?;
                 self.properties.push((key.to_owned(), value.to_owned()));
@@ -117,14 +125,17 @@ impl Args {
 
     fn check(&self) -> Result<(), Failure> {
         let grouped = self.tool == Tool::GroupConsume;
-        let sized = !grouped && self.tool != Tool::Consume;
+        let driven = self.tool == Tool::Drive;
+        let counted = !grouped && !driven;
+        let sized = counted && self.tool != Tool::Consume;
         let missing = [
             ("--bootstrap-server", self.bootstrap.is_empty()),
             ("--topic", self.topic.is_empty()),
-            ("--num-records", self.records == 0 && !grouped),
+            ("--num-records", self.records == 0 && counted),
             ("--record-size", self.record_size == 0 && sized),
             ("--group", self.group.is_empty() && grouped),
             ("--assignor", self.assignor.is_empty() && grouped),
+            ("--role", !["producer", "consumer"].contains(&self.role.as_str()) && driven),
         ];
         if let Some((flag, _)) = missing.iter().find(|(_, missing)| *missing) {
             return Err(format!("{flag} is needed\n{USAGE}").into());
@@ -133,7 +144,7 @@ impl Args {
             let text = "load needs a --throughput above 0 and records of 8 bytes at least";
             return Err(text.into());
         }
-        if self.warmup >= self.records && !grouped {
+        if self.warmup >= self.records && counted {
             return Err("--warmup-records must be fewer than --num-records".into());
         }
         Ok(())

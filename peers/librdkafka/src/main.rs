@@ -2,6 +2,7 @@
 
 mod args;
 mod consume;
+mod drive;
 mod e2e;
 mod group;
 mod load;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
             Tool::EndToEnd => e2e::run(&args)?,
             Tool::Load => load::run(&args)?,
             Tool::GroupConsume => return group::run(&args),
+            Tool::Drive => return drive::run(&args),
         };
         report.publish(args.json.as_deref())
     });

@@ -5,18 +5,17 @@
 //! - Failure: a retriable refusal of the retry cleared the doubt about the first request, so the commit was reported as failed though the coordinator had applied it
 //! - Promise: a commit is reported as failed only if it is known to have failed
 
-use curtail::{ErrorCode, Record, TransactionalProducer};
+use curtail::ErrorCode;
 use curtail_wire::{ApiKey, cold::messages::EndTxnResponse};
 
-use crate::stage::{Reply, Stage, Step, TOPIC, ends, run};
+use crate::stage::{Reply, Stage, Step, ends, run};
 
 #[test]
 fn a_commit_applied_once_is_reported_as_done() {
     run(async {
         let stage = Stage::new(1, 1).await;
-        let config = stage.producer_config().transactional_id("museum");
-        let mut producer = TransactionalProducer::with_env(config, &stage.env()).unwrap();
-        ends("init", producer.init_transactions()).await.unwrap();
+        let mut producer = stage.transactions("museum");
+        ends("init", producer.init()).await.unwrap();
         let mut requests = 0;
         stage.script(move |request| {
             if request.api != ApiKey::END_TXN {
@@ -33,9 +32,7 @@ fn a_commit_applied_once_is_reported_as_done() {
             }
         });
         for n in 0..2 {
-            let transaction = ends("begin", producer.begin_transaction()).await.unwrap();
-            drop(transaction.send(Record::to(TOPIC).value(&n.to_string())).await.unwrap());
-            ends("commit", transaction.commit()).await.unwrap();
+            ends("commit", producer.transact(&[&n.to_string()])).await.unwrap();
         }
         assert_eq!(stage.committed_values().await, ["0", "1"]);
     });

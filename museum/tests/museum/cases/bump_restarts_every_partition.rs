@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::stage::{Stage, Step, Work, ends, run};
 
 #[test]
-fn idle_partitions_begin_the_new_epoch_at_zero() {
+pub(crate) fn idle_partitions_begin_the_new_epoch_at_zero() {
     run(async {
         let stage = Stage::new(1, 3).await;
         let producer = stage.producer(|config| {

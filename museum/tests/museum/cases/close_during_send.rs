@@ -5,10 +5,9 @@
 //! - Failure: a send that had passed the check for closing added a writer after the close had collected them, and the close waited indefinitely
 //! - Promise: close returns, and each record sent before it has an outcome
 
-use curtail::Record;
 use curtail_wire::ApiKey;
 
-use crate::stage::{Gate, Stage, Step, TOPIC, Work, ends, run};
+use crate::stage::{Gate, Stage, Step, Work, ends, run};
 
 #[test]
 fn close_returns_and_every_send_has_an_outcome() {
@@ -26,7 +25,7 @@ fn close_returns_and_every_send_has_an_outcome() {
                 let producer = producer.clone();
                 tokio::spawn(async move {
                     let value = n.to_string();
-                    let sent = producer.send(Record::to(TOPIC).partition(n % 2).value(&value)).await;
+                    let sent = producer.send(Some(n % 2), &value).await;
                     (value, sent)
                 })
             })

@@ -15,10 +15,10 @@ use std::{
 
 use curtail_wire::{ApiKey, cold::messages::OffsetCommitRequest};
 
-use crate::stage::{Stage, Step, TOPIC, is_consecutive, poll_values, run};
+use crate::stage::{Stage, Step, is_consecutive, poll_values, run};
 
 #[test]
-fn commits_cover_only_records_of_earlier_polls() {
+pub(crate) fn commits_cover_only_records_of_earlier_polls() {
     run(async {
         let stage = Stage::new(1, 1).await;
         stage.fill(0, 0..300).await;
@@ -43,7 +43,7 @@ fn commits_cover_only_records_of_earlier_polls() {
             config.enable_auto_commit = true;
             config.auto_commit_interval = Duration::from_millis(5);
         });
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let mut records = Vec::new();
         while records.len() < 300 {
             let polled = poll_values(&mut consumer, Duration::from_millis(200)).await;

@@ -7,9 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use curtail::Record;
-
-use crate::stage::{Stage, TOPIC, Work, ends, run};
+use crate::stage::{Stage, Work, ends, run};
 
 #[test]
 fn twenty_tasks_get_twenty_offsets() {
@@ -21,7 +19,7 @@ fn twenty_tasks_get_twenty_offsets() {
                 let producer = producer.clone();
                 tokio::spawn(async move {
                     let value = n.to_string();
-                    let sent = producer.send(Record::to(TOPIC).key(&value).value(&value)).await;
+                    let sent = producer.send(None, &value).await;
                     (value, sent.unwrap())
                 })
             })

@@ -15,7 +15,7 @@ use curtail_wire::{
     },
 };
 
-use crate::stage::{Stage, Step, TOPIC, is_consecutive, poll_values, run};
+use crate::stage::{Stage, Step, is_consecutive, poll_values, run};
 
 #[test]
 fn a_member_waits_for_the_coordinator() {
@@ -54,7 +54,7 @@ fn a_member_waits_for_the_coordinator() {
             config.group_id = Some("museum".into());
             config.heartbeat_interval = Duration::from_millis(50);
         });
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let mut records = Vec::new();
         while records.len() < 50 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);

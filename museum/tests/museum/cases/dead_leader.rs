@@ -8,7 +8,7 @@
 use crate::stage::{Stage, TOPIC, Work, run};
 
 #[test]
-fn records_go_to_the_leader_elected_next() {
+pub(crate) fn records_go_to_the_leader_elected_next() {
     run(async {
         let stage = Stage::new(3, 1).await;
         let producer = stage.producer(|_| {});

@@ -12,7 +12,7 @@ use curtail_wire::{ApiKey, cold::messages::InitProducerIdResponse};
 use crate::stage::{Request, Stage, Step, Work, ends, run};
 
 #[test]
-fn the_next_bump_gets_a_new_producer_id() {
+pub(crate) fn the_next_bump_gets_a_new_producer_id() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let mut first = true;

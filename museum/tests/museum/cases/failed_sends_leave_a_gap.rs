@@ -12,7 +12,7 @@ use curtail_wire::ApiKey;
 use crate::stage::{Stage, Step, Work, ends, run};
 
 #[test]
-fn records_after_an_outage_are_written() {
+pub(crate) fn records_after_an_outage_are_written() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let producer = stage.producer(|config| {

@@ -11,7 +11,7 @@ use curtail_wire::ApiKey;
 use crate::stage::{Gate, Stage, Step, Work, pipelined, run};
 
 #[test]
-fn a_batch_in_doubt_is_not_renumbered() {
+pub(crate) fn a_batch_in_doubt_is_not_renumbered() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let producer = stage.producer(pipelined);

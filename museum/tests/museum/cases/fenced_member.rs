@@ -13,10 +13,10 @@ use curtail_wire::{
     cold::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse},
 };
 
-use crate::stage::{Stage, Step, TOPIC, is_consecutive, poll_values, run};
+use crate::stage::{Stage, Step, is_consecutive, poll_values, run};
 
 #[test]
-fn a_fenced_member_continues() {
+pub(crate) fn a_fenced_member_continues() {
     run(async {
         let stage = Stage::new(1, 1).await;
         stage.fill(0, 0..100).await;
@@ -25,7 +25,7 @@ fn a_fenced_member_continues() {
             config.group_protocol = GroupProtocol::Consumer;
             config.max_poll_records = 10;
         });
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let mut records = Vec::new();
         while records.len() < 50 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use curtail::ErrorCode;
 use curtail_wire::ApiKey;
 
-use crate::stage::{Stage, Step, Work, run};
+use crate::stage::{Stage, Step, Work, run, within};
 
 #[test]
 fn metadata_is_requested_until_there_is_a_leader() {
@@ -37,6 +37,6 @@ fn metadata_is_requested_until_there_is_a_leader() {
             work.send(&producer, n % 2, &n.to_string()).await;
         }
         work.all_acknowledged(&stage).await;
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        within(begun, Duration::from_secs(5));
     });
 }

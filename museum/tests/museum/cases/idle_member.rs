@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use curtail::GroupProtocol;
 
-use crate::stage::{Stage, TOPIC, ends, is_consecutive, poll_values, run};
+use crate::stage::{Stage, ends, is_consecutive, poll_values, run};
 
 async fn one_of_two_members_leaves(protocol: GroupProtocol) {
     let stage = Stage::new(1, 1).await;
-    let member = || {
+    let member = async || {
         let mut consumer = stage.consumer(|config| {
             config.group_id = Some("museum".into());
             config.group_protocol = protocol;
             config.heartbeat_interval = Duration::from_millis(50);
         });
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         consumer
     };
-    let mut owner = member();
+    let mut owner = member().await;
     while owner.assignment().is_empty() {
         assert_eq!(poll_values(&mut owner, Duration::from_millis(20)).await, []);
     }
-    let mut idle = member();
+    let mut idle = member().await;
     stage.fill(0, 0..10).await;
     let mut records = Vec::new();
     while records.len() < 10 {

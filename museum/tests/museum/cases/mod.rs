@@ -2,7 +2,7 @@
 
 macro_rules! cases {
     ($($name:ident,)*) => {
-        $(mod $name;)*
+        $(pub(crate) mod $name;)*
 
         /// The names of the cases, which are those of their files.
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
@@ -49,6 +49,7 @@ cases! {
     session_keeps_old_offset,
     silent_peer_without_acks,
     stale_leader_hint,
+    stale_member_epoch,
     stale_records_after_rebalance,
     truncation_after_restart,
     unsorted_aborted_list,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use curtail::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::ConsumerGroupHeartbeatRequest};
 
-use crate::stage::{Gate, Reply, Request, Stage, Step, TOPIC, is_consecutive, poll_values, run};
+use crate::stage::{Gate, Reply, Request, Stage, Step, is_consecutive, poll_values, run};
 
 #[test]
 fn a_late_response_to_the_leave_changes_nothing() {
@@ -21,7 +21,7 @@ fn a_late_response_to_the_leave_changes_nothing() {
             config.group_id = Some("museum".into());
             config.group_protocol = GroupProtocol::Consumer;
         });
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let mut records = Vec::new();
         while records.len() < 20 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
@@ -37,7 +37,8 @@ fn a_late_response_to_the_leave_changes_nothing() {
             }
             Step::Pass
         });
-        consumer.unsubscribe();
+        consumer.commit_sync().await.unwrap();
+        consumer.unsubscribe().await;
         let left = || {
             let heartbeats = stage.seen(ApiKey::CONSUMER_GROUP_HEARTBEAT);
             heartbeats.iter().position(|request| epoch(request) == -1)
@@ -45,7 +46,7 @@ fn a_late_response_to_the_leave_changes_nothing() {
         while left().is_none() {
             let _ = consumer.poll(Duration::from_millis(5)).await;
         }
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let _ = consumer.poll(Duration::from_millis(5)).await;
         gate.open();
         stage.fill(0, 20..40).await;

@@ -20,7 +20,7 @@ fn old_records_are_read_from_a_leader_of_a_newer_epoch() {
             config.max_partition_fetch_bytes = 300;
             config.max_poll_records = 10;
             config.common.metadata_max_age = Duration::from_millis(50);
-        });
+        }).await;
         let mut records = poll_values(&mut consumer, Duration::from_secs(5)).await;
         for _ in 0..3 {
             let (leader, _) = stage.cluster.leader(TOPIC, 0).unwrap();

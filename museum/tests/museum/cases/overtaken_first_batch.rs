@@ -11,7 +11,7 @@ use curtail_wire::ApiKey;
 use crate::stage::{Stage, Step, Work, run};
 
 #[test]
-fn the_second_batch_waits_for_the_first() {
+pub(crate) fn the_second_batch_waits_for_the_first() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let mut refusals = 3;

@@ -10,19 +10,21 @@ use std::time::Duration;
 use curtail::GroupProtocol;
 use curtail_wire::ApiKey;
 
-use crate::stage::{Stage, Step, ends, run};
+use crate::stage::{Stage, Step, curtail_only, ends, run};
 
 const LATER: &str = "exhibit-later";
 
 #[test]
 fn a_topic_created_after_the_join_is_consumed() {
     run(async {
+        curtail_only("drivers do not subscribe to patterns");
         let stage = Stage::new(1, 1).await;
-        let mut consumer = stage.consumer(|config| {
+        let mut subscriber = stage.consumer(|config| {
             config.group_id = Some("museum".into());
             config.group_protocol = GroupProtocol::Consumer;
             config.common.metadata_max_age = Duration::from_millis(100);
         });
+        let consumer = subscriber.own();
         consumer.subscribe_pattern("exhibit.*").unwrap();
         while consumer.assignment().is_empty() {
             ends("poll", consumer.poll(Duration::from_millis(20))).await.unwrap();
@@ -48,6 +50,6 @@ fn a_topic_created_after_the_join_is_consumed() {
             let records = ends("poll", consumer.poll(Duration::from_millis(100))).await.unwrap();
             count += records.into_iter().filter(|record| record.topic() == LATER).count();
         }
-        consumer.close().await;
+        subscriber.close().await;
     });
 }

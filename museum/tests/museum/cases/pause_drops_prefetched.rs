@@ -7,23 +7,23 @@
 
 use std::time::Duration;
 
-use crate::stage::{Stage, is_consecutive, partition, poll_values, run};
+use crate::stage::{Stage, is_consecutive, poll_values, run};
 
 #[test]
-fn records_fetched_ahead_survive_a_pause() {
+pub(crate) fn records_fetched_ahead_survive_a_pause() {
     run(async {
         let stage = Stage::new(1, 1).await;
         stage.fill(0, 0..500).await;
-        let mut consumer = stage.reader(|config| config.max_poll_records = 10);
+        let mut consumer = stage.reader(|config| config.max_poll_records = 10).await;
         let mut records = Vec::new();
         while records.len() < 500 {
             records.extend(poll_values(&mut consumer, Duration::from_secs(5)).await);
             if records.len() % 50 == 0 {
-                consumer.pause([&partition(0)]);
+                consumer.pause(0).await;
                 for _ in 0..3 {
                     assert_eq!(poll_values(&mut consumer, Duration::from_millis(5)).await, []);
                 }
-                consumer.resume([&partition(0)]);
+                consumer.resume(0).await;
             }
         }
         assert!(is_consecutive(&records, 0), "{records:?}");

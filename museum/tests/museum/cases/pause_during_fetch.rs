@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use curtail_wire::ApiKey;
 
-use crate::stage::{Gate, Reply, Stage, Step, is_consecutive, partition, poll_values, run};
+use crate::stage::{Gate, Reply, Stage, Step, is_consecutive, poll_values, run};
 
 #[test]
 fn a_response_after_the_pause_is_returned_after_the_resume() {
@@ -22,16 +22,16 @@ fn a_response_after_the_pause_is_returned_after_the_resume() {
             ApiKey::FETCH => Step::PassThen(Reply::Hold(held.clone())),
             _ => Step::Pass,
         });
-        let mut consumer = stage.reader(|_| {});
+        let mut consumer = stage.reader(|_| {}).await;
         while stage.count(ApiKey::FETCH) == 0 {
             assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
         }
-        consumer.pause([&partition(0)]);
+        consumer.pause(0).await;
         gate.open();
         for _ in 0..5 {
             assert_eq!(poll_values(&mut consumer, Duration::from_millis(20)).await, []);
         }
-        consumer.resume([&partition(0)]);
+        consumer.resume(0).await;
         let mut records = Vec::new();
         while records.len() < 100 {
             records.extend(poll_values(&mut consumer, Duration::from_secs(5)).await);

@@ -11,7 +11,7 @@ use curtail_wire::ApiKey;
 use crate::stage::{Gate, Reply, Request, Stage, Step, Work, pipelined, run};
 
 #[test]
-fn out_of_order_after_a_refusal_keeps_the_epoch() {
+pub(crate) fn out_of_order_after_a_refusal_keeps_the_epoch() {
     run(async {
         let stage = Stage::new(1, 2).await;
         let producer = stage.producer(pipelined);

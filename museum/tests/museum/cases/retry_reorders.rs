@@ -37,7 +37,7 @@ async fn refused_every_other_time(idempotence: bool, max_in_flight: usize) {
 }
 
 #[test]
-fn one_request_in_flight_keeps_the_order_without_idempotence() {
+pub(crate) fn one_request_in_flight_keeps_the_order_without_idempotence() {
     run(refused_every_other_time(false, 1));
 }
 

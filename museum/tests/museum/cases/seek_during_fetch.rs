@@ -9,30 +9,47 @@ use std::time::Duration;
 
 use curtail_wire::ApiKey;
 
-use crate::stage::{Gate, Reply, Stage, Step, is_consecutive, partition, poll_values, run};
+use crate::stage::{Gate, Stage, Step, is_consecutive, poll_values, run};
+
+/// Seeks from offset 50 while the fetch for that offset is in flight.
+async fn seeks_to(offset: i64) {
+    let stage = Stage::new(1, 1).await;
+    stage.fill(0, 0..50).await;
+    let mut consumer = stage.reader(|_| {}).await;
+    let mut records = Vec::new();
+    while records.len() < 50 {
+        records.extend(poll_values(&mut consumer, Duration::from_millis(200)).await);
+    }
+    assert!(is_consecutive(&records, 0), "{records:?}");
+    let gate = Gate::closed();
+    let held = gate.clone();
+    stage.script(move |request| match request.api {
+        ApiKey::FETCH => Step::Hold(held.clone(), Box::new(Step::Pass)),
+        _ => Step::Pass,
+    });
+    let before = stage.count(ApiKey::FETCH);
+    while stage.count(ApiKey::FETCH) == before {
+        assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
+    }
+    // The held request asks for these records, and the seek comes before its response.
+    stage.fill(0, 50..100).await;
+    consumer.seek(0, offset).await;
+    gate.open();
+    let left = (100 - offset) as usize;
+    let mut records = Vec::new();
+    while records.len() < left {
+        records.extend(poll_values(&mut consumer, Duration::from_secs(5)).await);
+    }
+    assert!(is_consecutive(&records, offset), "{records:?}");
+    consumer.close().await;
+}
 
 #[test]
-fn a_response_from_before_the_seek_is_dropped() {
-    run(async {
-        let stage = Stage::new(1, 1).await;
-        stage.fill(0, 0..100).await;
-        let gate = Gate::closed();
-        let held = gate.clone();
-        stage.script(move |request| match request.api {
-            ApiKey::FETCH => Step::PassThen(Reply::Hold(held.clone())),
-            _ => Step::Pass,
-        });
-        let mut consumer = stage.reader(|_| {});
-        while stage.count(ApiKey::FETCH) == 0 {
-            assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
-        }
-        consumer.seek(&partition(0), 50).unwrap();
-        gate.open();
-        let mut records = Vec::new();
-        while records.len() < 50 {
-            records.extend(poll_values(&mut consumer, Duration::from_secs(5)).await);
-        }
-        assert!(is_consecutive(&records, 50), "{records:?}");
-        consumer.close().await;
-    });
+pub(crate) fn a_response_from_before_a_seek_back_is_dropped() {
+    run(seeks_to(10));
+}
+
+#[test]
+fn a_response_from_before_a_seek_ahead_is_dropped() {
+    run(seeks_to(80));
 }

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use crate::stage::{Stage, is_consecutive, partition, poll_values, run};
+use crate::stage::{Stage, is_consecutive, poll_values, run};
 
 #[test]
-fn a_session_follows_every_seek() {
+pub(crate) fn a_session_follows_every_seek() {
     run(async {
         let stage = Stage::new(1, 1).await;
         // Many batches, so that one response does not hold the whole log.
@@ -21,9 +21,9 @@ fn a_session_follows_every_seek() {
             config.max_partition_fetch_bytes = 300;
             config.max_poll_records = 7;
             config.prefetch_bytes = 1000;
-        });
+        }).await;
         for offset in [0, 150, 3, 199, 42, 41, 180, 0] {
-            consumer.seek(&partition(0), offset).unwrap();
+            consumer.seek(0, offset).await;
             let left = (200 - offset as usize).min(30);
             let mut records = Vec::new();
             while records.len() < left {

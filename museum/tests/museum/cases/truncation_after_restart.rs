@@ -18,7 +18,7 @@ fn a_committed_offset_is_validated() {
         stage.fill(0, 0..15).await;
         let group = |config: &mut curtail::ConsumerConfig| config.group_id = Some("museum".into());
         let mut consumer = stage.consumer(group);
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let mut records = Vec::new();
         while records.len() < 15 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
@@ -40,7 +40,7 @@ fn a_committed_offset_is_validated() {
             _ => Step::Pass,
         });
         let mut consumer = stage.consumer(group);
-        consumer.subscribe([TOPIC]).unwrap();
+        consumer.subscribe().await;
         let mut records = Vec::new();
         while records.len() < 10 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);

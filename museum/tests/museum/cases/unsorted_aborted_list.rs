@@ -11,13 +11,13 @@ use curtail_wire::ApiKey;
 use crate::stage::{Stage, Step, TOPIC, ends, run};
 
 #[test]
-fn aborted_records_stay_hidden() {
+pub(crate) fn aborted_records_stay_hidden() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let mut expected = Vec::new();
         for id in ["a", "b"] {
             let config = stage.producer_config().transactional_id(id);
-            let mut producer = TransactionalProducer::with_env(config, &stage.env()).unwrap();
+            let mut producer = TransactionalProducer::new(config).unwrap();
             ends("init", producer.init_transactions()).await.unwrap();
             for n in 0..6 {
                 let transaction = ends("begin", producer.begin_transaction()).await.unwrap();
@@ -52,13 +52,12 @@ fn aborted_records_stay_hidden() {
             }
         });
         let mut consumer =
-            stage.reader(|config| config.isolation_level = IsolationLevel::ReadCommitted);
+            stage.reader(|config| config.isolation_level = IsolationLevel::ReadCommitted).await;
         let mut values = Vec::new();
         while values.len() < expected.len() {
             let wait = std::time::Duration::from_millis(100);
-            for record in ends("poll", consumer.poll(wait)).await.unwrap() {
-                values.push(String::from_utf8(record.value().unwrap().to_vec()).unwrap());
-            }
+            let polled = ends("poll", consumer.poll(wait)).await.unwrap();
+            values.extend(polled.into_iter().map(|record| record.value));
         }
         assert_eq!(values, expected);
         assert!(*lists.lock() > 1, "a list of one is sorted");

@@ -3,6 +3,8 @@
 //! The brokers behind the proxy are honest, so sequence checks, elections, groups and transactions are those of the
 //! cluster. The script decides only what happens to a request or its response on the way.
 
+mod client;
+mod driver;
 mod proxy;
 mod request;
 mod work;
@@ -16,12 +18,12 @@ use std::{
         Arc, Once,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use curtail::{
-    Admin, AdminConfig, CommonConfig, Consumer, ConsumerConfig, Env, IsolationLevel, OffsetReset,
-    Producer, ProducerConfig, TopicPartition,
+    Admin, AdminConfig, CommonConfig, ConsumerConfig, Env, IsolationLevel, OffsetReset,
+    ProducerConfig, TopicPartition, TransactionalProducer,
 };
 use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_net::{SystemClock, WallClock};
@@ -29,22 +31,35 @@ use curtail_wire::ApiKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+pub(crate) use client::{Consumer, Delivery, Failure, Outcome, Producer, Transactions, Written};
+pub(crate) use driver::{curtail_only, is_peer};
 pub(crate) use proxy::Gate;
 pub(crate) use request::{Reply, Request, Step};
 pub(crate) use work::{Work, is_consecutive, poll_values};
 
+use driver::Driver;
 use proxy::{Through, serve};
 
 /// The topic of every case.
 pub(crate) const TOPIC: &str = "exhibit";
 
 /// A wait that takes longer has hung.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// As [`LIMIT`], for peers: some start slowly, and some wait seconds for metadata.
+const PEER_LIMIT: Duration = Duration::from_secs(60);
+
+/// The least `delivery.timeout.ms` of peers: some take longer than that of a case for their first connection.
+const PEER_DELIVERY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Extra time that peers have where a case measures.
+const PEER_GRACE: Duration = Duration::from_secs(10);
 
 type Script = Box<dyn FnMut(&Request) -> Step + Send>;
 
 thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
+    static PATIENCE: Cell<Duration> = const { Cell::new(LIMIT) };
 }
 
 /// Runs a case on this thread. A panic of a client's task fails the case, though the runtime would swallow it.
@@ -64,12 +79,25 @@ pub(crate) fn run(case: impl Future<Output = ()>) {
     assert_eq!(PANICS.get(), 0, "a task panicked");
 }
 
+/// Sets the limit of each wait on this thread.
+pub(crate) fn wait_at_most(limit: Duration) {
+    PATIENCE.set(limit);
+}
+
 /// Awaits a call that must end without help.
 pub(crate) async fn ends<T>(what: &str, call: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(LIMIT, call).await {
+    let limit = if is_peer() { PEER_LIMIT } else { PATIENCE.get() };
+    match tokio::time::timeout(limit, call).await {
         Ok(result) => result,
         Err(_) => panic!("{what} hangs"),
     }
+}
+
+/// Fails unless less time has passed since `begun`.
+pub(crate) fn within(begun: Instant, limit: Duration) {
+    let limit = if is_peer() { limit + PEER_GRACE } else { limit };
+    let elapsed = begun.elapsed();
+    assert!(elapsed < limit, "late: {elapsed:?} of {limit:?}");
 }
 
 /// What the proxy shares with the case.
@@ -80,6 +108,8 @@ pub(crate) struct Shared {
     arrivals: watch::Sender<usize>,
     /// Whether the proxy reads from clients.
     reading: Gate,
+    /// The addresses of brokers and those of their proxies, for clients without the network seam.
+    addresses: Vec<(SocketAddr, SocketAddr)>,
 }
 
 /// The brokers' wall clock, which a case can advance.
@@ -132,17 +162,23 @@ impl Stage {
         let cluster = Cluster::start(config, env).await.unwrap();
         cluster.create_topic(TOPIC, partitions, brokers as i16, topic).unwrap();
         cluster.settled().await;
+        let mut routes = BTreeMap::new();
+        let mut listeners = Vec::new();
+        for id in cluster.broker_ids() {
+            let broker = cluster.broker(id).unwrap().addr();
+            let listener = proxy::listen().unwrap();
+            routes.insert(broker, listener.local_addr().unwrap());
+            listeners.push((listener, id, broker));
+        }
+        let translated = routes.iter().map(|(broker, proxy)| (*broker, *proxy));
         let shared = Arc::new(Shared {
             script: Mutex::new(Box::new(|_| Step::Pass)),
             seen: Mutex::default(),
             arrivals: watch::Sender::new(0),
             reading: Gate::open_at_first(),
+            addresses: if is_peer() { translated.collect() } else { Vec::new() },
         });
-        let mut routes = BTreeMap::new();
-        for id in cluster.broker_ids() {
-            let broker = cluster.broker(id).unwrap().addr();
-            let listener = proxy::listen().unwrap();
-            routes.insert(broker, listener.local_addr().unwrap());
+        for (listener, id, broker) in listeners {
             tokio::spawn(serve(listener, id, broker, Arc::clone(&shared)));
         }
         Self { cluster, clock, shared, routes }
@@ -199,8 +235,8 @@ impl Stage {
     pub(crate) fn producer_config(&self) -> ProducerConfig {
         let mut config = ProducerConfig::new(self.cluster.bootstrap());
         quick(&mut config.common);
-        config.max_block = Duration::from_secs(5);
-        config.delivery_timeout = Duration::from_secs(10);
+        config.max_block = if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 4 };
+        config.delivery_timeout = if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 2 };
         config.linger = Duration::ZERO;
         config
     }
@@ -208,7 +244,38 @@ impl Stage {
     pub(crate) fn producer(&self, change: impl FnOnce(&mut ProducerConfig)) -> Producer {
         let mut config = self.producer_config();
         change(&mut config);
-        Producer::with_env(config, &self.env()).unwrap()
+        if is_peer() {
+            config.delivery_timeout = config.delivery_timeout.max(PEER_DELIVERY_TIMEOUT);
+            return Producer::Peer(self.producer_driver(&config));
+        }
+        Producer::Own(self.own_producer(config))
+    }
+
+    /// Curtail's producer, for a case that begins with [`curtail_only`].
+    pub(crate) fn own_producer(&self, config: ProducerConfig) -> curtail::Producer {
+        curtail::Producer::with_env(config, &self.env()).unwrap()
+    }
+
+    pub(crate) fn transactions(&self, id: &str) -> Transactions {
+        let config = self.producer_config().transactional_id(id);
+        if is_peer() {
+            return Transactions::Peer(self.producer_driver(&config));
+        }
+        Transactions::Own(TransactionalProducer::with_env(config, &self.env()).unwrap())
+    }
+
+    fn producer_driver(&self, config: &ProducerConfig) -> Arc<Driver> {
+        let unset = ProducerConfig::default().properties();
+        // Peers that compress by default would hide values from scripts.
+        let always = [("compression.type", "none".to_owned())];
+        let chosen = chosen(config.properties(), &unset);
+        Driver::start("producer", &self.proxies(), chosen.chain(always))
+    }
+
+    /// The proxies' addresses as `bootstrap.servers` takes them.
+    fn proxies(&self) -> String {
+        let proxies: Vec<String> = self.routes.values().map(ToString::to_string).collect();
+        proxies.join(",")
     }
 
     pub(crate) fn consumer(&self, change: impl FnOnce(&mut ConsumerConfig)) -> Consumer {
@@ -217,14 +284,34 @@ impl Stage {
         config.auto_offset_reset = OffsetReset::Earliest;
         config.fetch_max_wait = Duration::from_millis(20);
         change(&mut config);
-        Consumer::with_env(config, &self.env()).unwrap()
+        if is_peer() {
+            let unset = ConsumerConfig::default().properties();
+            // Java refuses to commit for no group.
+            let commits = config.enable_auto_commit && config.group_id.is_some();
+            let always = [("enable.auto.commit", commits.to_string())];
+            let chosen = chosen(config.properties(), &unset);
+            let driver = Driver::start("consumer", &self.proxies(), chosen.chain(always));
+            return Consumer::Peer(driver, Vec::new());
+        }
+        let consumer = curtail::Consumer::with_env(config, &self.env()).unwrap();
+        Consumer::Own(Box::new(consumer))
     }
 
     /// A consumer with partition 0 assigned by hand.
-    pub(crate) fn reader(&self, change: impl FnOnce(&mut ConsumerConfig)) -> Consumer {
+    pub(crate) async fn reader(&self, change: impl FnOnce(&mut ConsumerConfig)) -> Consumer {
         let mut consumer = self.consumer(change);
-        consumer.assign([partition(0)]);
+        consumer.assign(1).await;
         consumer
+    }
+
+    /// The offset that a group has committed for partition 0, read past the proxy.
+    pub(crate) async fn committed(&self, group: &str) -> Option<i64> {
+        let mut config = ConsumerConfig::new(self.cluster.bootstrap());
+        config.group_id = Some(group.into());
+        let consumer = curtail::Consumer::new(config).unwrap();
+        let committed = ends("committed", consumer.committed(&[partition(0)])).await.unwrap();
+        consumer.close().await;
+        committed[&partition(0)].as_ref().map(|at| at.offset)
     }
 
     pub(crate) fn admin(&self) -> Admin {
@@ -238,7 +325,8 @@ impl Stage {
 
     /// As [`Self::fill`], to another topic.
     pub(crate) async fn fill_topic(&self, topic: &str, index: i32, numbers: std::ops::Range<u32>) {
-        let producer = Producer::new(ProducerConfig::new(self.cluster.bootstrap())).unwrap();
+        let producer =
+            curtail::Producer::new(ProducerConfig::new(self.cluster.bootstrap())).unwrap();
         let mut deliveries = Vec::new();
         for n in numbers {
             let value = n.to_string();
@@ -255,11 +343,11 @@ impl Stage {
     pub(crate) async fn committed_values(&self) -> Vec<String> {
         let mut config = ConsumerConfig::new(self.cluster.bootstrap());
         config.isolation_level = IsolationLevel::ReadUncommitted;
-        let all = Consumer::new(config.clone()).unwrap();
+        let all = curtail::Consumer::new(config.clone()).unwrap();
         let end = ends("end offsets", all.end_offsets(&[partition(0)])).await.unwrap();
         all.close().await;
         config.isolation_level = IsolationLevel::ReadCommitted;
-        let mut consumer = Consumer::new(config).unwrap();
+        let mut consumer = curtail::Consumer::new(config).unwrap();
         consumer.assign([partition(0)]);
         consumer.seek_to_beginning([&partition(0)]).unwrap();
         let mut values = Vec::new();
@@ -277,7 +365,8 @@ impl Stage {
 
     /// Every value in the topic with its offset, by partition, read past the proxy.
     pub(crate) async fn ledger(&self) -> BTreeMap<i32, Vec<(i64, String)>> {
-        let mut consumer = Consumer::new(ConsumerConfig::new(self.cluster.bootstrap())).unwrap();
+        let mut consumer =
+            curtail::Consumer::new(ConsumerConfig::new(self.cluster.bootstrap())).unwrap();
         let partitions = consumer.partitions_for(TOPIC).await.unwrap();
         let all: Vec<_> = (0..partitions.len() as i32).map(partition).collect();
         consumer.assign(all.iter().cloned());
@@ -309,6 +398,16 @@ pub(crate) fn partition(index: i32) -> TopicPartition {
 pub(crate) fn pipelined(config: &mut ProducerConfig) {
     config.batch_size = 1;
     config.suspicion = false;
+}
+
+/// The settings that a case or the stage has chosen.
+fn chosen(
+    properties: Vec<(&'static str, String)>,
+    unset: &[(&'static str, String)],
+) -> impl Iterator<Item = (&'static str, String)> {
+    properties
+        .into_iter()
+        .filter(|property| property.0 != "bootstrap.servers" && !unset.contains(property))
 }
 
 fn quick(common: &mut CommonConfig) {

@@ -144,7 +144,12 @@ async fn handle(
     shared: &Shared,
 ) -> io::Result<()> {
     let mut splitter = FrameSplitter::default();
+    let mut silent = false;
     while let Some((frame, request)) = requests.recv().await {
+        // Brokers answer in order, so nothing follows a response that never comes.
+        if silent {
+            continue;
+        }
         let step = (shared.script.lock())(&request);
         let mut steps = VecDeque::from([step]);
         while let Some(step) = steps.pop_front() {
@@ -154,11 +159,15 @@ async fn handle(
                     steps.push_back(*then);
                     continue;
                 }
-                Step::Answer(bytes) => {
+                Step::Answer(mut bytes) => {
+                    translate(request.api, &mut bytes, shared);
                     client.write_all(&bytes).await?;
                     continue;
                 }
-                Step::Swallow => continue,
+                Step::Swallow => {
+                    silent = true;
+                    continue;
+                }
                 Step::Cut => return Ok(()),
                 Step::Pass => Reply::Send,
                 Step::PassThen(reply) => reply,
@@ -168,7 +177,7 @@ async fn handle(
                 continue;
             }
             let response = response_to(&request, &mut upstream, &mut splitter).await?;
-            let bytes = match reply {
+            let mut bytes = match reply {
                 Reply::Send => with_length(&response),
                 Reply::Hold(gate) => {
                     gate.passed().await;
@@ -177,10 +186,35 @@ async fn handle(
                 Reply::Edit(edit) => edit(response),
                 Reply::Cut => return Ok(()),
             };
+            translate(request.api, &mut bytes, shared);
             client.write_all(&bytes).await?;
         }
     }
     Ok(())
+}
+
+/// Replaces the brokers' addresses in a response by those of their proxies.
+///
+/// Every response has an address as the host and right after it the port, and all hosts here are the same.
+fn translate(api: ApiKey, response: &mut [u8], shared: &Shared) {
+    if ![ApiKey::METADATA, ApiKey::FIND_COORDINATOR, ApiKey::PRODUCE, ApiKey::FETCH].contains(&api)
+    {
+        return;
+    }
+    let bytes = |addr: &SocketAddr| {
+        [addr.ip().to_string().as_bytes(), &i32::from(addr.port()).to_be_bytes()].concat()
+    };
+    let table: Vec<_> =
+        shared.addresses.iter().map(|(from, to)| (bytes(from), bytes(to))).collect();
+    let mut at = 0;
+    while at < response.len() {
+        let found = table.iter().find(|(from, _)| response[at..].starts_with(from));
+        if let Some((from, to)) = found {
+            assert_eq!(from.len(), to.len(), "hosts have one length");
+            response[at..at + to.len()].copy_from_slice(to);
+        }
+        at += 1;
+    }
 }
 
 fn with_length(frame: &Bytes) -> Vec<u8> {

@@ -35,7 +35,7 @@ pub(crate) enum Step {
     PassThen(Reply),
     /// The broker does not see it; the client gets this frame.
     Answer(Vec<u8>),
-    /// The broker does not see it, and the client gets no response.
+    /// The broker does not see it, and the client gets no response, nor one to a later request of the connection.
     Swallow,
     /// The broker does not see it, and the connection closes.
     Cut,

@@ -23,10 +23,13 @@ final class Args {
                        --throughput R [--warmup-records N] [--seed N] [--command-property k=v]... [--json FILE]
                        [--fates FILE]; records and rate of each sender; waits for the line 'go' on standard input
                group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
-                       [--command-property k=v]...""";
+                       [--command-property k=v]...
+               drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
+                       obeys commands on standard input""";
 
     static final String GROUP_CONSUME = "group-consume";
     static final String CHURN = "churn";
+    static final String DRIVE = "drive";
 
     String tool;
     String bootstrap;
@@ -50,11 +53,13 @@ final class Args {
     int senders;
     String group;
     String assignor;
+    /** Of the tool drive: producer or consumer. */
+    String role;
     private final Map<String, String> properties = new LinkedHashMap<>();
 
     static Args parse(String[] arguments) {
         Args args = new Args();
-        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", CHURN, GROUP_CONSUME).contains(arguments[0])) {
+        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", CHURN, GROUP_CONSUME, DRIVE).contains(arguments[0])) {
             throw new IllegalArgumentException(USAGE);
         }
         args.tool = arguments[0];
@@ -87,6 +92,7 @@ final class Args {
                 case "--senders" -> senders = Integer.parseInt(value);
                 case "--group" -> group = value;
                 case "--assignor" -> assignor = value;
+                case "--role" -> role = value;
                 case "--command-property" -> {
                     int equals = value.indexOf('=');
                     if (equals < 1) {
@@ -102,6 +108,12 @@ final class Args {
     }
 
     private void check() {
+        if (tool.equals(DRIVE)) {
+            if (bootstrap == null || topic == null || !List.of("producer", "consumer").contains(role)) {
+                throw new IllegalArgumentException("--bootstrap-server, --topic and --role are needed\n" + USAGE);
+            }
+            return;
+        }
         if (tool.equals(GROUP_CONSUME)) {
             if (bootstrap == null || topic == null || group == null || assignor == null) {
                 throw new IllegalArgumentException(
@@ -136,6 +148,24 @@ final class Args {
     /** The given defaults, overridden by the command line's properties that are a consumer's. */
     Properties consumer(Map<String, String> defaults) {
         return apply(defaults, ConsumerConfig.configNames(), ProducerConfig.configNames());
+    }
+
+    /** The command line's properties that are the role's. Others are passed over. */
+    Properties driven(boolean producer) {
+        Set<String> own = producer ? ProducerConfig.configNames() : ConsumerConfig.configNames();
+        Properties result = new Properties();
+        properties.forEach((key, value) -> {
+            if (own.contains(key)) {
+                result.put(key, value);
+            }
+        });
+        result.put("bootstrap.servers", bootstrap);
+        if ("consumer".equals(result.get("group.protocol"))) {
+            // The brokers' settings, with that protocol.
+            result.remove("heartbeat.interval.ms");
+            result.remove("session.timeout.ms");
+        }
+        return result;
     }
 
     private Properties apply(Map<String, String> defaults, Set<String> own, Set<String> other) {

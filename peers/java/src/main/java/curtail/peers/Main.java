@@ -15,6 +15,10 @@ public final class Main {
                 GroupConsume.run(args);
                 return;
             }
+            if (args.tool.equals(Args.DRIVE)) {
+                Drive.run(args);
+                return;
+            }
             Report report = switch (args.tool) {
                 case "produce" -> Produce.run(args);
                 case "consume" -> Consume.run(args);
