@@ -120,3 +120,51 @@ impl Listener for RealListener {
         self.0.local_addr()
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+    use crate::SocketExt as _;
+
+    /// Connects to a peer with a small receive buffer, writes until nothing more fits, and leaves the peer's window closed for
+    /// `pause`. Returns the connection's error, if it has one by then.
+    async fn after_a_closed_window(user_timeout: Duration, pause: Duration) -> Option<io::Error> {
+        let listening = TcpSocket::new_v4().unwrap();
+        listening.set_recv_buffer_size(4096).unwrap();
+        listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listening.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = SocketOptions {
+            send_buffer: Some(4096),
+            user_timeout: Some(user_timeout),
+            ..SocketOptions::default()
+        };
+        let socket = RealNet.connect(address, options).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let chunk = [7; 1024];
+        while socket.try_write_vectored(&[IoSlice::new(&chunk)]).is_ok() {}
+        tokio::time::sleep(pause).await;
+        let reading = tokio::spawn(async move {
+            let mut read = Vec::new();
+            let _ = peer.read_to_end(&mut read).await;
+        });
+        let written = socket.write_all(&chunk).await;
+        drop(socket);
+        reading.await.unwrap();
+        written.err()
+    }
+
+    /// The pause is the fault: the peer's kernel acknowledges each probe all the while.
+    #[tokio::test]
+    async fn a_closed_receive_window_outlasts_only_a_longer_user_timeout() {
+        let pause = Duration::from_millis(1500);
+        let (short, long) = tokio::join!(
+            after_a_closed_window(Duration::from_millis(300), pause),
+            after_a_closed_window(Duration::from_secs(30), pause),
+        );
+        assert_eq!(short.map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
+        assert!(long.is_none(), "{long:?}");
+    }
+}

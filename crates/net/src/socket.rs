@@ -100,7 +100,8 @@ pub struct SocketOptions {
     pub receive_buffer: Option<usize>,
     /// Idle time before TCP keepalive probes; `None` switches them off.
     pub keepalive: Option<Duration>,
-    /// `TCP_USER_TIMEOUT`: how long written data may stay unacknowledged by the peer's kernel.
+    /// `TCP_USER_TIMEOUT`: how long written data may stay unacknowledged by the peer's kernel, or wait for room in its
+    /// receive window. Linux only.
     pub user_timeout: Option<Duration>,
 }
 

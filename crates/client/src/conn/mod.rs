@@ -69,11 +69,37 @@ impl Connection {
         host: &str,
         port: u16,
     ) -> Result<Self> {
+        Self::open_with(env, common, host, port, options(common)).await
+    }
+
+    /// As [`Self::open`], for requests that may fill the broker's receive window.
+    ///
+    /// A broker reads no request of a connection while it serves one, and with acks=all that may take `request.timeout.ms`.
+    /// Linux lets `TCP_USER_TIMEOUT` run while the peer's window is closed, even if the peer acknowledges each probe, so a
+    /// shorter one would close a healthy connection.
+    pub(crate) async fn open_for_produce(
+        env: &Env,
+        common: &CommonConfig,
+        host: &str,
+        port: u16,
+    ) -> Result<Self> {
+        let user_timeout = Some(common.request_timeout);
+        Self::open_with(env, common, host, port, SocketOptions { user_timeout, ..options(common) })
+            .await
+    }
+
+    async fn open_with(
+        env: &Env,
+        common: &CommonConfig,
+        host: &str,
+        port: u16,
+        options: SocketOptions,
+    ) -> Result<Self> {
         let peer: Arc<str> = format!("{host}:{port}").into();
         // Before the broker is dialled: it would not wait for the token, and its time is not the token endpoint's.
         let source = CredentialSource::prepare(env, common, &peer).await?;
         let limit = common.connection_setup_timeout;
-        let opened = Self::open_unbounded(env, common, host, port, peer.clone(), source);
+        let opened = Self::open_unbounded(env, common, (host, port), options, peer.clone(), source);
         match timeout(limit, opened).await {
             Ok(opened) => opened,
             Err(_) => Err(connection_error(
@@ -89,16 +115,11 @@ impl Connection {
     async fn open_unbounded(
         env: &Env,
         common: &CommonConfig,
-        host: &str,
-        port: u16,
+        (host, port): (&str, u16),
+        options: SocketOptions,
         peer: Arc<str>,
         source: Option<CredentialSource>,
     ) -> Result<Self> {
-        let options = SocketOptions {
-            send_buffer: common.send_buffer,
-            receive_buffer: common.receive_buffer,
-            ..SocketOptions::default()
-        };
         let limit = common.connection_setup_timeout;
         let (socket, address) = dial(env, host, port, options, limit)
             .await
@@ -471,6 +492,15 @@ impl Carrier for Connection {
 
     fn next_correlation_id(&mut self) -> i32 {
         self.next_correlation_id()
+    }
+}
+
+/// Options of a connection on which the broker is never sent more than its receive window holds.
+fn options(common: &CommonConfig) -> SocketOptions {
+    SocketOptions {
+        send_buffer: common.send_buffer,
+        receive_buffer: common.receive_buffer,
+        ..SocketOptions::default()
     }
 }
 

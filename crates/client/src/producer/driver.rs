@@ -161,7 +161,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
             "its address is not known",
         ));
     };
-    let open = Connection::open(&shared.env, &shared.config.common, &host, port);
+    let open = Connection::open_for_produce(&shared.env, &shared.config.common, &host, port);
     let mut open = pin!(open);
     let connection = tokio::select! {
         biased;
