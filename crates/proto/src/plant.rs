@@ -38,11 +38,13 @@ pub enum Plant {
     NoBackoff,
     /// A pause has no effect on records that have been fetched already.
     PauseLeaks,
+    /// A committed offset is taken although an open transaction may replace it.
+    UnstableOffsets,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -59,6 +61,7 @@ impl Plant {
         Self::WakeUpDropped,
         Self::NoBackoff,
         Self::PauseLeaks,
+        Self::UnstableOffsets,
     ];
 }
 

@@ -1,5 +1,6 @@
 //! What a seed means: the network, the workload and the faults of one run. Pure.
 
+mod copies;
 mod groups;
 mod scenario;
 mod settings;
@@ -12,6 +13,7 @@ use curtail_cluster::Plant;
 use curtail_net::Entropy;
 
 pub use self::{
+    copies::{CopyEnd, CopyLife, CopyPlan},
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
     scenario::Scenario,
     topics::TopicPlan,
@@ -55,6 +57,8 @@ pub struct Plan {
     pub client_plant: Option<curtail::plant::Plant>,
     /// A consumer group, if there is one.
     pub group: Option<GroupPlan>,
+    /// Applications that copy the first topic, if there are any.
+    pub copies: Option<CopyPlan>,
 }
 
 /// One producer's settings and what it sends.
@@ -323,6 +327,7 @@ impl Plan {
             #[cfg(feature = "plants")]
             client_plant: None,
             group: None,
+            copies: None,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
         plan

@@ -1,8 +1,10 @@
 //! One run: a cluster, producers and faults on virtual hosts, and what they did.
 
 mod chaos;
+mod copies;
 mod host;
 mod members;
+mod mortal;
 mod reader;
 mod topics;
 mod transactions;
@@ -125,6 +127,8 @@ pub(crate) struct Shared {
     pub(crate) ends: watch::Sender<reader::Ends>,
     /// Per partition, how far the members of the group have come.
     pub(crate) given: watch::Sender<BTreeMap<i32, i64>>,
+    /// Places of applications that copy whose last application has ended.
+    pub(crate) finished: watch::Sender<usize>,
     pub(crate) entropy: Entropy,
 }
 
@@ -317,6 +321,7 @@ fn prepare(
         stage: watch::Sender::new(Stage::Starting),
         ends: watch::Sender::new(None),
         given: watch::Sender::default(),
+        finished: watch::Sender::default(),
         entropy,
     })
 }
@@ -340,6 +345,10 @@ fn start_hosts(sim: &mut turmoil::Sim<'_>, shared: &Shared, disks: &[MemDisk]) {
     let places = shared.plan.group.as_ref().map_or(0, |group| group.slots.len());
     for slot in 1..=places as u32 {
         sim.client(Host::Member(slot).name(), members::run(shared.clone(), slot));
+    }
+    let copiers = shared.plan.copies.as_ref().map_or(0, |copies| copies.slots.len());
+    for slot in 1..=copiers as u32 {
+        sim.client(Host::Member(slot).name(), copies::run(shared.clone(), slot));
     }
     sim.client("chaos", chaos::run(shared.clone()));
 }

@@ -65,4 +65,5 @@ caught! {
         as ["too-late", "no-outcome", "hang"];
     skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
     pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
+    unstable_offsets_are_caught: UnstableOffsets in Copies at 2 as ["copied-twice"];
 }

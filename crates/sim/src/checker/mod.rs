@@ -2,6 +2,7 @@
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
+mod copies;
 mod groups;
 mod liveness;
 #[cfg(test)]
@@ -293,6 +294,29 @@ pub enum Violation {
         /// Error that the application received.
         error: String,
     },
+    /// A record of the input is not in the committed output.
+    NotCopied {
+        /// The record.
+        id: RecordId,
+        /// Its partition.
+        partition: i32,
+    },
+    /// A record of the input is in the committed output more than once.
+    CopiedTwice {
+        /// The record.
+        id: RecordId,
+        /// Partition and offset of each copy.
+        copies: Vec<(i32, i64)>,
+    },
+    /// Two records of a partition were copied in the wrong order.
+    CopiedOutOfOrder {
+        /// Partition.
+        partition: i32,
+        /// The first one in the input.
+        first: RecordId,
+        /// The later one in the input, which is first in the output.
+        later: RecordId,
+    },
     /// The run did not end within its limits.
     Hang {
         /// What was outstanding.
@@ -342,6 +366,9 @@ impl Violation {
             Self::RetryStorm { .. } => "retry-storm",
             Self::HandoverUncommitted { .. } => "handover-uncommitted",
             Self::FencedWithoutRival { .. } => "fenced-without-rival",
+            Self::NotCopied { .. } => "not-copied",
+            Self::CopiedTwice { .. } => "copied-twice",
+            Self::CopiedOutOfOrder { .. } => "copied-out-of-order",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
         }
@@ -484,6 +511,15 @@ impl fmt::Display for Violation {
             Self::FencedWithoutRival { producer, at, error } => {
                 write!(f, "producer {producer} has no rival and was fenced at {at:?}: {error}")
             }
+            Self::NotCopied { id, partition } => {
+                write!(f, "record {id} of partition {partition} is not in the committed output")
+            }
+            Self::CopiedTwice { id, copies } => {
+                write!(f, "record {id} is in the committed output at {copies:?}")
+            }
+            Self::CopiedOutOfOrder { partition, first, later } => {
+                write!(f, "partition {partition} was copied with {later} before {first}")
+            }
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
         }
@@ -520,6 +556,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(check_replicas(history));
     violations.extend(transactions::check(history));
     violations.extend(groups::check(history));
+    violations.extend(copies::check(history));
     violations.extend(liveness::check(history));
     violations.extend(history.stale.iter().cloned().map(Violation::StaleLeader));
     violations.extend(check_refusals(history));

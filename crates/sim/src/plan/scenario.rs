@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    groups, settings, topics,
+    copies, groups, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -51,11 +51,14 @@ pub enum Scenario {
     Clocks,
     /// Disks run full, and machines lose what they had not synced.
     Disks,
+    /// Applications read a topic as members of a group and write its records to another topic in transactions. They crash
+    /// and are replaced, while brokers die and coordinators of groups and transactions move.
+    Copies,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -71,6 +74,7 @@ impl Scenario {
         Self::Cuts,
         Self::Clocks,
         Self::Disks,
+        Self::Copies,
     ];
 
     /// Its name on the command line.
@@ -91,6 +95,7 @@ impl Scenario {
             Self::Cuts => "cuts",
             Self::Clocks => "clocks",
             Self::Disks => "disks",
+            Self::Copies => "copies",
         }
     }
 }
@@ -142,12 +147,15 @@ impl Plan {
             Scenario::Cuts => cuts(&dice),
             Scenario::Clocks => clocks(&dice, plan.partitions),
             Scenario::Disks => disks(&dice, plan.partitions),
+            // Drawn with the applications.
+            Scenario::Copies => Vec::new(),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
             Scenario::Transactions => plan.transaction_version = dice.one_of(&[1, 2]),
             Scenario::Topics => topics::prepare(&dice, &mut plan),
             Scenario::Settings => settings::tune(&dice, &mut plan),
+            Scenario::Copies => copies::prepare(&dice, &mut plan),
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);

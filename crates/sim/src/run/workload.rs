@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Shared, Stage, reader, topics::Place, transactions, wanderer};
+use super::{Shared, Stage, TOPIC, copies, reader, topics::Place, transactions, wanderer};
 use crate::{
     history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
     net::{self, Client, TurmoilNet},
@@ -64,7 +64,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     if shared.plan.scenario == Some(Scenario::Transactions) {
         shared.note("reading what is committed");
         let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
-        let committed = reader::committed(&shared, &env, &read).await?;
+        let committed = reader::committed(&shared, &env, TOPIC, &read).await?;
         shared.history.lock().committed = committed;
     }
     shared.ends.send_replace(Some(read));
@@ -74,6 +74,10 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     }
     shared.note("waiting for the consumer to read everything");
     consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
+    if shared.plan.copies.is_some() {
+        let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
+        copies::read_back(&shared, &env).await?;
+    }
     shared.stage.send_replace(Stage::Done);
     Ok(())
 }
