@@ -40,11 +40,13 @@ pub enum Plant {
     PauseLeaks,
     /// A committed offset is taken although an open transaction may replace it.
     UnstableOffsets,
+    /// After the last epoch of a producer id, sequences start again in that epoch.
+    EpochReused,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -62,6 +64,7 @@ impl Plant {
         Self::NoBackoff,
         Self::PauseLeaks,
         Self::UnstableOffsets,
+        Self::EpochReused,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 mod copies;
 mod groups;
+mod producer_ids;
 mod scenario;
 mod settings;
 mod topics;
@@ -15,6 +16,7 @@ use curtail_net::Entropy;
 pub use self::{
     copies::{CopyEnd, CopyLife, CopyPlan},
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
+    producer_ids::IdPlan,
     scenario::Scenario,
     topics::TopicPlan,
 };
@@ -59,6 +61,8 @@ pub struct Plan {
     pub group: Option<GroupPlan>,
     /// Applications that copy the first topic, if there are any.
     pub copies: Option<CopyPlan>,
+    /// How brokers number and forget producers, unless as by default.
+    pub ids: Option<IdPlan>,
 }
 
 /// One producer's settings and what it sends.
@@ -328,6 +332,7 @@ impl Plan {
             client_plant: None,
             group: None,
             copies: None,
+            ids: None,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
         plan
@@ -355,6 +360,12 @@ impl Plan {
             group.bug = Some(bug);
         }
         self
+    }
+
+    /// Whether the producers are transactional.
+    pub fn is_transactional(&self) -> bool {
+        self.scenario == Some(Scenario::Transactions)
+            || self.ids.as_ref().is_some_and(|ids| ids.transactional)
     }
 
     /// About how long the producers send.

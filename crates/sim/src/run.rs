@@ -282,7 +282,7 @@ fn prepare(
     let in_memory = disks.into();
     let disks: Vec<Arc<dyn Disk>> =
         disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
-    let config = ClusterConfig {
+    let mut config = ClusterConfig {
         brokers: BROKERS as u32,
         ports: Ports::List(addrs),
         storage: Storage::Disks(disks),
@@ -305,6 +305,11 @@ fn prepare(
         plant: plan.plant,
         ..ClusterConfig::default()
     };
+    if let Some(ids) = &plan.ids {
+        config.producer_id_expiration = ids.expiration;
+        config.log_retention_check_interval = Duration::from_millis(500);
+        config.first_producer_epoch = ids.first_epoch;
+    }
     let group = plan.group.as_ref().map(|_| GroupHistory::default());
     let history = History { group, ..History::default() };
     let cluster = ClusterHandle::new(config, envs)

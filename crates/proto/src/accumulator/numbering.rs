@@ -124,6 +124,9 @@ impl<C> PartitionQueue<C> {
         }
         *numbering = match numbering.epoch.checked_add(1) {
             Some(epoch) => Numbering { epoch, next_sequence: 0, has_gap: false, ..*numbering },
+            None if planted(Plant::EpochReused) => {
+                Numbering { next_sequence: 0, has_gap: false, ..*numbering }
+            }
             None if newest.id != numbering.id => Numbering::new(newest),
             None => return Err(SpentId(numbering.id)),
         };

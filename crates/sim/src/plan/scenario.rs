@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    copies, groups, settings, topics,
+    copies, groups, producer_ids, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -54,11 +54,14 @@ pub enum Scenario {
     /// Applications read a topic as members of a group and write its records to another topic in transactions. They crash
     /// and are replaced, while brokers die and coordinators of groups and transactions move.
     Copies,
+    /// Producers rest until brokers have forgotten them, and their epochs run out, while replicas are out of sync and leaders
+    /// move.
+    ProducerIds,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -75,6 +78,7 @@ impl Scenario {
         Self::Clocks,
         Self::Disks,
         Self::Copies,
+        Self::ProducerIds,
     ];
 
     /// Its name on the command line.
@@ -96,6 +100,7 @@ impl Scenario {
             Self::Clocks => "clocks",
             Self::Disks => "disks",
             Self::Copies => "copies",
+            Self::ProducerIds => "producer-ids",
         }
     }
 }
@@ -147,8 +152,8 @@ impl Plan {
             Scenario::Cuts => cuts(&dice),
             Scenario::Clocks => clocks(&dice, plan.partitions),
             Scenario::Disks => disks(&dice, plan.partitions),
-            // Drawn with the applications.
-            Scenario::Copies => Vec::new(),
+            // Drawn with what they concern.
+            Scenario::Copies | Scenario::ProducerIds => Vec::new(),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
@@ -156,6 +161,7 @@ impl Plan {
             Scenario::Topics => topics::prepare(&dice, &mut plan),
             Scenario::Settings => settings::tune(&dice, &mut plan),
             Scenario::Copies => copies::prepare(&dice, &mut plan),
+            Scenario::ProducerIds => producer_ids::prepare(&dice, &mut plan),
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);

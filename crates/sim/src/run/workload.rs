@@ -42,7 +42,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let entropy = shared.entropy.fork();
         let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
         let work = Work { shared: shared.clone(), index: index as u32, plan, entropy };
-        if shared.plan.scenario == Some(Scenario::Transactions) {
+        if shared.plan.is_transactional() {
             producers.spawn(transactions::run(work, env));
         } else {
             producers.spawn(work.run(env));
@@ -61,7 +61,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.cluster.wait_until(|_| shared.is_whole()).await;
     shared.note("reading back");
     let read = read_everything(&shared).await?;
-    if shared.plan.scenario == Some(Scenario::Transactions) {
+    if shared.plan.is_transactional() {
         shared.note("reading what is committed");
         let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
         let committed = reader::committed(&shared, &env, TOPIC, &read).await?;
@@ -100,6 +100,7 @@ impl Work {
         for number in 0..self.plan.records {
             let spread = 2 * self.plan.pause.as_micros() as u64;
             sleep(Duration::from_micros(self.entropy.below(spread + 1))).await;
+            self.rest(number).await;
             let id = RecordId { producer: self.index, number };
             let slot = self.begin(id);
             let sent = match self.is_impatient() {
@@ -146,6 +147,14 @@ impl Work {
         }
         client.leave();
         producer.close().await
+    }
+
+    /// Waits between two bursts.
+    pub(super) async fn rest(&self, number: u32) {
+        let Some(ids) = &self.shared.plan.ids else { return };
+        if number > 0 && number.is_multiple_of(ids.burst) {
+            sleep(ids.rest).await;
+        }
     }
 
     pub(super) fn config(&self) -> ProducerConfig {
