@@ -298,7 +298,7 @@ pub enum Violation {
     NotCopied {
         /// The record.
         id: RecordId,
-        /// Its partition.
+        /// Partition of the record.
         partition: i32,
     },
     /// A record of the input is in the committed output more than once.

@@ -269,7 +269,7 @@ impl Application {
         for record in &records {
             let at = record.partition();
             let copy = Record::to(OUTPUT).partition(at).value(record.value().unwrap_or_default());
-            // An outcome that nobody awaits fails the commit.
+            // A failed delivery also fails the commit.
             drop(transaction.send(copy).await?);
             next.insert(at, record.offset() + 1);
         }
