@@ -130,5 +130,5 @@ macro_rules! short_runs {
 
 short_runs! {
     frames responses records codecs sasl groups accumulator membership transaction fetch_session position
-    metadata requests stored
+    metadata requests stored client
 }

@@ -17,7 +17,7 @@
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
 //! ([`PartitionQueue::take`]), moving what was never sent ([`PartitionQueue::take_movable`],
 //! [`PartitionQueue::adopt`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
-//! [`PartitionQueue::fail`], [`PartitionQueue::split`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
+//! [`PartitionQueue::renumber`], [`PartitionQueue::fail`], [`PartitionQueue::split`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
 //! ([`PartitionQueue::give_up`]).
 
 use std::{
@@ -289,7 +289,7 @@ struct Work<C> {
     doubtful: bool,
     /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
     given_up: Order,
-    /// Order of the first batch lost; of no meaning without a gap.
+    /// Order of the first batch whose sequence is lost; meaningless without a gap.
     gap_at: Order,
     /// What a batch may hold in bytes, before compression, since a larger one was refused. Forgotten at rest: to learn it
     /// again costs one refusal.
@@ -351,6 +351,22 @@ impl<C> Work<C> {
             && batch.order > self.gap_at
             && numbering.is_some_and(|numbering| numbering.has_gap);
         batch.order < self.given_up || is_lost
+    }
+
+    /// Begins the backoff of batches that come back, or ends one where the leader is new.
+    fn fails_once(&mut self, is_first_to_come_back: bool, not_before: Option<Instant>) {
+        match not_before {
+            None => {
+                self.not_before = None;
+                self.failures = 0;
+            }
+            Some(_) => {
+                // Batches that come back together have failed once, not each by itself.
+                self.failures += u32::from(is_first_to_come_back);
+                self.not_before = self.not_before.max(not_before);
+            }
+        }
+        self.doubtful = true;
     }
 
     /// Queues a batch to be sent again in its place.
@@ -629,20 +645,27 @@ impl<C> PartitionQueue<C> {
         if work.has_no_way_back(&batch, self.numbering) {
             return Some(batch);
         }
-        match not_before {
-            None => {
-                work.not_before = None;
-                work.failures = 0;
-            }
-            Some(_) => {
-                // Batches that come back together have failed once, not each by itself.
-                work.failures += u32::from(is_first_to_come_back);
-                work.not_before = work.not_before.max(not_before);
-            }
-        }
-        work.doubtful = true;
+        work.fails_once(is_first_to_come_back, not_before);
         work.comes_back(batch);
         None
+    }
+
+    /// The outcome of a batch in flight: not written, because the broker lacks the batches before it or the producer. It is
+    /// sent again in the next epoch, not before `not_before`. The batches that are returned must fail, as in
+    /// [`Self::fail`]: in the next epoch the broker could not recognize a duplicate. The batch itself is among them if an
+    /// earlier attempt of it had no response.
+    #[must_use]
+    pub fn renumber(&mut self, batch: Batch<C>, not_before: Option<Instant>) -> Vec<Batch<C>> {
+        let is_first_to_come_back = self.work.as_ref().is_some_and(|work| !work.regrouping);
+        let mut lost = self.fail(&batch);
+        match &mut self.work {
+            Some(work) if batch.order >= work.given_up && !batch.outcome_unknown => {
+                work.fails_once(is_first_to_come_back, not_before);
+                work.comes_back(batch);
+            }
+            _ => lost.insert(0, batch),
+        }
+        lost
     }
 
     /// There is a leader that has not been tried: nothing waits for the end of a back-off (KIP-951).

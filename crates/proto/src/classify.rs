@@ -2,11 +2,22 @@
 
 use curtail_wire::ErrorCode;
 
+/// Whether a batch carries a producer id and sequence, and who may change the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequenced {
+    /// `enable.idempotence=false`: no sequence.
+    Not,
+    /// Without a transactional id: the producer bumps the epoch itself (KIP-360).
+    Idempotent,
+    /// With a transactional id: the coordinator bumps the epoch, after the transaction.
+    Transactional,
+}
+
 /// The circumstances an error code alone does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Whether the batch carries a producer id and sequence.
-    pub idempotent: bool,
+    /// Whether the batch carries a sequence.
+    pub sequenced: Sequenced,
     /// Whether every batch of the same partition with a lower sequence was written.
     pub is_next: bool,
     /// Records in the batch.
@@ -27,6 +38,9 @@ pub enum Verdict {
     },
     /// The leader moved; send it again to the new leader.
     Moved,
+    /// It is not written, and never will be under its epoch. Send it again after a backoff, in the next epoch
+    /// ([`crate::accumulator::PartitionQueue::renumber`]).
+    RetryInNextEpoch,
     /// It is not written because it is too large; send its records in smaller batches.
     Split,
     /// It cannot be written, and sending it again would not help.
@@ -38,6 +52,7 @@ pub enum Verdict {
 
 /// Maps an error code to what to do. Every code not named here is final.
 pub fn classify(error: ErrorCode, context: Context) -> Verdict {
+    let Context { sequenced, is_next, records } = context;
     match error {
         ErrorCode::NONE => Verdict::Written,
         ErrorCode::DUPLICATE_SEQUENCE_NUMBER => Verdict::WrittenBefore,
@@ -60,19 +75,21 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
         | ErrorCode::CONCURRENT_TRANSACTIONS
         | ErrorCode::THROTTLING_QUOTA_EXCEEDED => Verdict::Retry { refresh_metadata: false },
         // A single record cannot be made any smaller.
-        ErrorCode::MESSAGE_TOO_LARGE if context.records > 1 => Verdict::Split,
+        ErrorCode::MESSAGE_TOO_LARGE if records > 1 => Verdict::Split,
         // A later batch arrived before an earlier one that is being sent again, or that never will be: it waits for its
-        // turn, or for the next epoch. The next one has nobody to wait for: the broker has lost what came before it.
-        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if context.idempotent && !context.is_next => {
+        // turn, or for the next epoch.
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if sequenced != Sequenced::Not && !is_next => {
             Verdict::Retry { refresh_metadata: false }
         }
+        // The broker lost the batches before the next one, or the producer. Java's TransactionManager.canRetry bumps
+        // the epoch as well, and fails the batch only in a transaction.
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID
-            if context.idempotent =>
+            if sequenced == Sequenced::Idempotent =>
         {
-            Verdict::FailAndBumpEpoch
+            Verdict::RetryInNextEpoch
         }
-        _ if context.idempotent => Verdict::FailAndBumpEpoch,
-        _ => Verdict::Fail,
+        _ if sequenced == Sequenced::Not => Verdict::Fail,
+        _ => Verdict::FailAndBumpEpoch,
     }
 }
 
@@ -100,9 +117,10 @@ pub fn may_have_been_written(error: ErrorCode) -> bool {
 mod tests {
     use super::*;
 
-    const NEXT: Context = Context { idempotent: true, is_next: true, records: 1 };
+    const NEXT: Context = Context { sequenced: Sequenced::Idempotent, is_next: true, records: 1 };
     const LATER: Context = Context { is_next: false, ..NEXT };
-    const PLAIN: Context = Context { idempotent: false, ..NEXT };
+    const PLAIN: Context = Context { sequenced: Sequenced::Not, ..NEXT };
+    const IN_TRANSACTION: Context = Context { sequenced: Sequenced::Transactional, ..NEXT };
 
     #[test]
     fn every_code_has_exactly_one_meaning() {
@@ -115,8 +133,16 @@ mod tests {
             if retries {
                 assert!(error.is_retriable(), "{error} is retried but Kafka says it is final");
             }
+            let transactional = classify(error, IN_TRANSACTION);
             let plain = classify(error, PLAIN);
-            assert_eq!(plain == Verdict::Fail, verdict == Verdict::FailAndBumpEpoch, "{error}");
+            assert_eq!(
+                plain == Verdict::Fail,
+                transactional == Verdict::FailAndBumpEpoch,
+                "{error}"
+            );
+            if verdict != Verdict::RetryInNextEpoch {
+                assert_eq!(verdict, transactional, "{error}");
+            }
         }
     }
 
@@ -124,7 +150,18 @@ mod tests {
     fn out_of_order_waits_unless_nothing_is_before_it() {
         let error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
         assert_eq!(classify(error, LATER), Verdict::Retry { refresh_metadata: false });
-        assert_eq!(classify(error, NEXT), Verdict::FailAndBumpEpoch);
+        assert_eq!(classify(error, NEXT), Verdict::RetryInNextEpoch);
+        assert_eq!(classify(error, IN_TRANSACTION), Verdict::FailAndBumpEpoch);
+        assert_eq!(classify(error, PLAIN), Verdict::Fail);
+    }
+
+    /// In a transaction the coordinator changes the epoch.
+    #[test]
+    fn an_unknown_producer_bumps_its_epoch_and_retries_outside_of_transactions() {
+        let error = ErrorCode::UNKNOWN_PRODUCER_ID;
+        assert_eq!(classify(error, NEXT), Verdict::RetryInNextEpoch);
+        assert_eq!(classify(error, LATER), Verdict::RetryInNextEpoch);
+        assert_eq!(classify(error, IN_TRANSACTION), Verdict::FailAndBumpEpoch);
         assert_eq!(classify(error, PLAIN), Verdict::Fail);
     }
 

@@ -12,7 +12,7 @@ use curtail_proto::{
         self, Batch, BatchPolicy, Idempotence, Incarnation, PartitionQueue, Parts,
         ProducerIdentity, Take,
     },
-    classify::{Context, Verdict, classify, may_have_been_written},
+    classify::{Context, Sequenced, Verdict, classify, may_have_been_written},
 };
 use curtail_wire::{
     ErrorCode,
@@ -213,6 +213,7 @@ impl Bench {
                 Fate::Answered(if code.is_error() { code } else { after })
             }
             235..=244 => Fate::Answered(ErrorCode::MESSAGE_TOO_LARGE),
+            245..=249 => Fate::Answered(ErrorCode::UNKNOWN_PRODUCER_ID),
             _ => Fate::Answered(ErrorCode::INVALID_RECORD),
         };
         self.in_flight.push_back((batch, fate));
@@ -279,7 +280,8 @@ impl Bench {
 
     fn settle(&mut self, batch: Batch<Numbers>, code: ErrorCode) {
         let is_next = self.queue.is_next(&batch);
-        let context = Context { idempotent: true, is_next, records: batch.records };
+        let sequenced = Sequenced::Idempotent;
+        let context = Context { sequenced, is_next, records: batch.records };
         let backoff = self.now + Duration::from_millis(100);
         let given_back = match classify(code, context) {
             Verdict::Written | Verdict::WrittenBefore => {
@@ -295,6 +297,12 @@ impl Bench {
                 let parts = Parts::of(&batch, &self.policy).expect("our own batch");
                 let count = parts.shares().len();
                 self.queue.split(batch, parts, |_| vec![Vec::new(); count])
+            }
+            Verdict::RetryInNextEpoch => {
+                for lost in self.queue.renumber(batch, Some(backoff)) {
+                    self.unknown.extend(contents(&lost));
+                }
+                None
             }
             Verdict::Fail | Verdict::FailAndBumpEpoch => {
                 let unknown = batch.outcome_unknown() || may_have_been_written(code);
@@ -363,6 +371,8 @@ fn seeds() -> Vec<Vec<u8>> {
             &[4, 190, 8, 12, 1, 1, 4, 0, 8, 8],
             &[4, 235, 8, 8, 4, 0, 8, 4, 0, 8],
             &[4, 250, 8, 8, 13, 200, 4, 0, 8],
+            &[4, 245, 4, 150, 8, 8, 13, 200, 4, 0, 8],
+            &[4, 150, 11, 13, 90, 4, 245, 8, 13, 200, 4, 0, 8],
             &[11, 14, 89, 14, 89, 4, 0, 8],
             &[4, 225, 8, 13, 200, 4, 0, 8, 15],
         ] {

@@ -1,6 +1,7 @@
 //! The targets, one module for each family.
 
 mod accumulator;
+mod client;
 mod codecs;
 mod fetch_session;
 mod frames;
@@ -33,4 +34,5 @@ pub const ALL: &[Target] = &[
     metadata::TARGET,
     requests::TARGET,
     stored::TARGET,
+    client::TARGET,
 ];

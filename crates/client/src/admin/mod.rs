@@ -24,7 +24,10 @@ use curtail_wire::{
     cold::{StrBytes, messages::TopicName},
 };
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout_at},
+};
 
 pub use self::{
     acls::{
@@ -53,6 +56,7 @@ use crate::{
     conn::Connection,
     error::one_line,
     metadata::{AutoCreate, MetadataHandle},
+    runtime::within,
 };
 
 /// Administers a cluster: topics, settings, groups, offsets, replicas, transactions, users and their rights. Clones
@@ -70,6 +74,8 @@ struct Shared {
     env: Env,
     config: AdminConfig,
     metadata: MetadataHandle,
+    /// For calls from outside of it.
+    runtime: Handle,
     /// Idle connections: to brokers by id, and to any broker. One in use is not here, so a call that is dropped
     /// half-way takes its connection along.
     idle: Mutex<BTreeMap<Target, Connection>>,
@@ -107,8 +113,9 @@ impl Admin {
     pub fn with_env(config: AdminConfig, env: &Env) -> Result<Self> {
         config.validate()?;
         let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never);
-        let idle = Mutex::default();
-        Ok(Self { shared: Arc::new(Shared { env: env.clone(), config, metadata, idle }) })
+        let (idle, runtime) = (Mutex::default(), Handle::current());
+        let shared = Shared { env: env.clone(), config, metadata, runtime, idle };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// A connection to one broker or to any: an idle one or a new one. Brokers are found by `brokers`.
@@ -174,7 +181,8 @@ impl Attempts<'_> {
 
     /// One try, ended by the deadline.
     async fn run<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
-        match timeout_at(self.deadline, attempt).await {
+        let attempt = async { timeout_at(self.deadline, attempt).await };
+        match within(&self.shared.runtime, attempt).await {
             Ok(result) => result,
             Err(_) => Err(self.timed_out()),
         }
@@ -198,7 +206,7 @@ impl Attempts<'_> {
             return Err(error);
         }
         self.last = Some(Arc::new(error));
-        sleep(pause).await;
+        within(&self.shared.runtime, async { sleep(pause).await }).await;
         Ok(())
     }
 

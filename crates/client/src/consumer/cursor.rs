@@ -8,6 +8,7 @@ use curtail_proto::{
     position::{Spot, Version},
 };
 use curtail_wire::{
+    compression::Codec,
     fetch::AbortedTransaction,
     records::{
         self, Batch, Batches, ControlRecord, DecompressLimit, EndTxnMarker, RecordError,
@@ -25,6 +26,19 @@ pub(super) struct Decoding {
     pub(super) check_crcs: bool,
     /// Bytes one batch may decompress to.
     pub(super) limit: DecompressLimit,
+}
+
+/// Decompressed bytes that one poll may keep in memory. Records share the memory of their batch.
+///
+/// A poll with records opens no further batch once it has spent the budget. Besides the budget it holds at most the batch
+/// that an earlier poll left open, and the last one.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new(decoding: &Decoding) -> Self {
+        Self(decoding.limit.max_bytes)
+    }
 }
 
 /// The records of one partition in one answer, read as far as `next`.
@@ -52,6 +66,8 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 struct Open {
     records: BatchRecords,
+    /// Bytes that decompression made and no budget has counted; 0 without compression.
+    uncounted: usize,
     /// Records not read yet.
     left: u64,
     base_offset: i64,
@@ -139,18 +155,25 @@ impl Cursor {
         self.lease.give_share_back();
     }
 
-    /// Appends records to `out` until it holds `max`. `false` says that the cursor is exhausted. After an error
-    /// the cursor is of no more use.
+    /// Appends records to `out` until it holds `max`, or some and the budget is spent. `false` says that the cursor is
+    /// exhausted. After an error the cursor is of no more use.
     pub(super) fn fill(
         &mut self,
         out: &mut Vec<ConsumerRecord>,
         max: usize,
+        budget: &mut Budget,
         decoding: &Decoding,
     ) -> Result<bool, Error> {
         while out.len() < max {
+            if budget.0 == 0 && !out.is_empty() && self.open.as_ref().is_none_or(|o| o.left == 0) {
+                return Ok(true);
+            }
             match self.next_record(decoding)? {
                 Some(record) => out.push(record),
                 None => return Ok(false),
+            }
+            if let Some(open) = &mut self.open {
+                budget.0 = budget.0.saturating_sub(std::mem::take(&mut open.uncounted));
             }
         }
         Ok(true)
@@ -208,7 +231,7 @@ impl Cursor {
         if self.open.is_none() && !self.open_next(decoding)? {
             return Ok(None);
         }
-        let Some(Open { mut records, mut left, base_offset, last_offset, epoch }) =
+        let Some(Open { mut records, mut left, base_offset, last_offset, epoch, .. }) =
             self.open.take()
         else {
             return Ok(None);
@@ -255,7 +278,13 @@ impl Cursor {
                 Ok(Some(records)) => {
                     let left = u64::try_from(batch.header.record_count).unwrap_or(0);
                     let epoch = batch.header.partition_leader_epoch;
-                    self.open = Some(Open { records, left, base_offset: base, last_offset, epoch });
+                    let uncounted = match batch.header.compression() {
+                        Ok(Codec::None) => 0,
+                        _ => records.decompressed_len(),
+                    };
+                    let base_offset = base;
+                    self.open =
+                        Some(Open { records, uncounted, left, base_offset, last_offset, epoch });
                     return Ok(true);
                 }
                 Ok(None) => {

@@ -42,7 +42,7 @@ use tokio::{
 };
 
 use self::{
-    cursor::{Cursor, Decoding},
+    cursor::{Budget, Cursor, Decoding},
     shared::{Assigned, Next, Shared},
 };
 pub use self::{
@@ -55,6 +55,7 @@ use crate::{
     config::BufferedPartitions,
     metadata::{AutoCreate, MetadataHandle},
     metrics::{ConsumerMetrics, PartitionLag},
+    runtime::within,
 };
 
 /// Reads records of the partitions assigned to it.
@@ -291,7 +292,8 @@ impl Consumer {
             if let Some(at) = self.position_now(partition, Position::confirmed)? {
                 return Ok(at);
             }
-            if timeout_at(deadline, settled).await.is_err() {
+            let settled = async { timeout_at(deadline, settled).await };
+            if within(&self.shared.runtime, settled).await.is_err() {
                 let what = "the position of a partition (default.api.timeout.ms)";
                 return Err(Error::Timeout { what, limit, last: None });
             }
@@ -394,7 +396,8 @@ impl Consumer {
     /// Cancel safe: a future that is dropped has taken no records.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Records> {
         let max = self.shared.config.max_poll_records;
-        let records = self.within(timeout, |consumer, cx| consumer.poll_records(cx, max)).await?;
+        let records =
+            self.until_timeout(timeout, |consumer, cx| consumer.poll_records(cx, max)).await?;
         Ok(Records(records.unwrap_or_default()))
     }
 
@@ -407,7 +410,7 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe: a future that is dropped has taken no records.
     pub async fn poll_batch(&mut self, timeout: Duration) -> Result<Option<RecordBatch>> {
-        self.within(timeout, Self::poll_next_batch).await
+        self.until_timeout(timeout, Self::poll_next_batch).await
     }
 
     /// The records as a stream that ends with the first error after which there is nothing to come, that is: never
@@ -456,7 +459,7 @@ impl Consumer {
         timestamp: i64,
     ) -> Result<BTreeMap<TopicPartition, i64>> {
         let wanted = partitions.iter().map(|at| (at.clone(), timestamp)).collect();
-        let found = lookup::ask_all(&self.shared, wanted).await?;
+        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await?;
         Ok(found.into_iter().map(|(at, found)| (at, found.offset)).collect())
     }
 
@@ -476,7 +479,7 @@ impl Consumer {
         if wanted.values().any(|time| *time < 0) {
             return Err(Error::IllegalState("a time to look up is never negative"));
         }
-        let found = lookup::ask_all(&self.shared, wanted).await?;
+        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await?;
         let found = found.into_iter().map(|(at, found)| {
             let record = OffsetAndTimestamp { offset: found.offset, timestamp: found.timestamp };
             (at, (found.offset >= 0).then_some(record))
@@ -492,7 +495,7 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn connect(&self) -> Result<()> {
-        self.shared.metadata.connect_any().await.map(drop)
+        within(&self.shared.runtime, self.shared.metadata.connect_any()).await.map(drop)
     }
 
     /// The partitions of a topic.
@@ -504,7 +507,8 @@ impl Consumer {
     /// Cancel safe.
     pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
         let deadline = Instant::now().later(self.shared.config.common.default_api_timeout);
-        let topic = self.shared.metadata.topic(topic, deadline).await?;
+        let known = self.shared.metadata.topic(topic, deadline);
+        let topic = within(&self.shared.runtime, known).await?;
         let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
             topic: topic.name.clone(),
             partition: index as i32,
@@ -534,16 +538,26 @@ impl Consumer {
                 let _ = task.await;
             }
         };
-        let _ = timeout(limit, farewell).await;
+        let closing = async { timeout(limit, farewell).await };
+        let _ = within(&self.shared.runtime, closing).await;
     }
 
     /// Runs `step` until it is ready or the time is up. What is here is taken without setting a timer.
-    async fn within<T>(
+    async fn until_timeout<T>(
         &mut self,
         timeout: Duration,
-        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
+        step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Result<Option<T>> {
         let deadline = Instant::now().later(timeout);
+        let runtime = self.shared.runtime.clone();
+        within(&runtime, self.until(deadline, step)).await
+    }
+
+    async fn until<T>(
+        &mut self,
+        deadline: Instant,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
+    ) -> Result<Option<T>> {
         tokio::select! {
             biased;
             result = poll_fn(|cx| {
@@ -579,13 +593,13 @@ impl Consumer {
     }
 
     fn take_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
-        let mut out = Vec::new();
+        let (mut out, mut budget) = (Vec::new(), Budget::new(&self.decoding));
         loop {
             if !self.advance(out.is_empty(), out.is_empty().then_some(cx.waker()))? {
                 break;
             }
             let Some(cursor) = &mut self.cursor else { break };
-            match cursor.fill(&mut out, max, &self.decoding) {
+            match cursor.fill(&mut out, max, &mut budget, &self.decoding) {
                 Ok(true) => break,
                 Ok(false) => self.finish_cursor(),
                 Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),

@@ -65,7 +65,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Told when positions become known, or never will.
     pub(super) settled: Notify,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     me: Weak<Shared>,
 }
 
@@ -370,7 +370,8 @@ impl Shared {
         let leader = usize::try_from(at.partition).ok().and_then(|i| topic.leaders.get(i)).copied();
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         let Some(leader) = leader else {
-            if !assigned.reported_missing {
+            // A group assigns no partition that does not exist: there this broker lags.
+            if !assigned.reported_missing && self.group.is_none() {
                 assigned.reported_missing = true;
                 state.errors.push_back(Error::UnknownPartition {
                     topic: at.topic.clone(),
@@ -380,6 +381,7 @@ impl Shared {
                 state.wake_application();
             }
             state.leave_lane(at);
+            self.metadata.request_refresh(Some(&at.topic));
             return;
         };
         if leader.id < 0 {
@@ -561,6 +563,15 @@ impl Listener for Shared {
         let assigned = next.is_some_and(|(at, _)| *at.topic == *topic);
         drop(state);
         assigned || self.group.as_ref().is_some_and(|group| group.follows(topic))
+    }
+
+    fn lacks(&self, snapshot: &Snapshot, topic: &str) -> bool {
+        let Some(known) = snapshot.topic(topic) else { return false };
+        let count = i32::try_from(known.leaders.len()).unwrap_or(i32::MAX);
+        let first = TopicPartition { topic: topic.into(), partition: count };
+        let state = self.state.lock();
+        let next = state.partitions.range(first..).next();
+        next.is_some_and(|(at, _)| *at.topic == *topic)
     }
 
     /// What is assigned is in use; the rest leaves nothing behind.

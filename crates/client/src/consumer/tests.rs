@@ -12,7 +12,7 @@ use curtail_wire::{
 
 use super::{
     credit::Lease,
-    cursor::{Cursor, Decoding},
+    cursor::{Budget, Cursor, Decoding},
     *,
 };
 
@@ -96,10 +96,10 @@ fn a_cut_last_batch_is_left_for_the_next_fetch() {
 #[test]
 fn filling_stops_at_the_maximum_and_goes_on() {
     let mut cursor = cursor(0, &[batch(0, 5, Codec::None), batch(5, 5, Codec::None)], None);
-    let mut out = Vec::new();
-    assert!(cursor.fill(&mut out, 3, &decoding()).unwrap());
+    let (mut out, mut budget) = (Vec::new(), Budget::new(&decoding()));
+    assert!(cursor.fill(&mut out, 3, &mut budget, &decoding()).unwrap());
     assert_eq!((out.len(), cursor.next_offset()), (3, 3));
-    assert!(!cursor.fill(&mut out, 100, &decoding()).unwrap());
+    assert!(!cursor.fill(&mut out, 100, &mut budget, &decoding()).unwrap());
     let offsets: Vec<i64> = out.iter().map(ConsumerRecord::offset).collect();
     assert_eq!(offsets, (0..10).collect::<Vec<_>>());
 }
@@ -125,8 +125,8 @@ fn damage_is_named_and_what_precedes_it_is_given_out() {
     damaged[at] ^= 1;
     let parts = [batch(0, 5, Codec::None), damaged];
     let mut first = cursor(0, &parts, None);
-    let mut out = Vec::new();
-    let error = first.fill(&mut out, 100, &decoding()).unwrap_err();
+    let (mut out, mut budget) = (Vec::new(), Budget::new(&decoding()));
+    let error = first.fill(&mut out, 100, &mut budget, &decoding()).unwrap_err();
     assert_eq!((out.len(), first.next_offset()), (5, 5), "the position stays before the damage");
     let Error::Corrupt { offset: 5, partition: 0, next_offset: Some(10), .. } = error else {
         panic!("{error}")
@@ -134,7 +134,7 @@ fn damage_is_named_and_what_precedes_it_is_given_out() {
     // Who does not check sees what is there.
     let mut second = cursor(0, &parts, None);
     let trusting = Decoding { check_crcs: false, ..decoding() };
-    assert!(!second.fill(&mut out, 100, &trusting).unwrap());
+    assert!(!second.fill(&mut out, 100, &mut budget, &trusting).unwrap());
 }
 
 /// The last offset is in the header, which may be what is damaged: the next batch has to begin behind it.

@@ -45,6 +45,9 @@ pub(crate) trait Listener: Send + Sync {
     /// Whether the topic was used since the last time this was asked.
     fn uses(&self, topic: &str) -> bool;
 
+    /// Whether something waits for a partition of the topic that `snapshot` does not name.
+    fn lacks(&self, snapshot: &Snapshot, topic: &str) -> bool;
+
     /// Topics that nobody has used for `metadata.max.idle.ms`: they are not kept up to date any more. Whoever needs
     /// one again has to ask for it.
     fn expired(&self, topics: &[Arc<str>]);
@@ -318,12 +321,13 @@ impl Shared {
         drop(turn);
         let errors: BTreeMap<Arc<str>, ErrorCode> = changes.errors.into_iter().collect();
         let leaderless: BTreeSet<&Arc<str>> = changes.leaderless.iter().collect();
+        let lacking: BTreeSet<&Arc<str>> = group.iter().filter(|topic| self.lacks(topic)).collect();
         let now = Instant::now().into_std();
         let mut wanted = self.wanted.lock();
         for topic in group {
             let said = if errors.contains_key(topic) {
                 Said::Nothing
-            } else if leaderless.contains(topic) {
+            } else if leaderless.contains(topic) || lacking.contains(topic) {
                 Said::Leaderless
             } else {
                 Said::Complete
@@ -334,6 +338,10 @@ impl Shared {
             wanted.refresh.want_all(Cause::Topic, now);
         }
         drop(wanted);
+        // A record that waits since the first look has joined the request that is answered.
+        for topic in group.iter().filter(|topic| !lacking.contains(topic) && self.lacks(topic)) {
+            self.wanted.lock().refresh.want(topic, Cause::Topic, now);
+        }
         let mut problems = self.problems.lock();
         problems.unreachable = None;
         for topic in group {
@@ -365,6 +373,14 @@ impl Shared {
         // Every listener is asked: each begins a new count.
         self.each_listener(|listener| used |= listener.uses(topic));
         used
+    }
+
+    /// Whether something waits for a partition of the topic that the snapshot does not name.
+    fn lacks(&self, topic: &str) -> bool {
+        let snapshot = self.snapshot.load_full();
+        let mut lacks = false;
+        self.each_listener(|listener| lacks = lacks || listener.lacks(&snapshot, topic));
+        lacks
     }
 
     /// Topics nobody uses: out of the snapshot, and out of the listeners' tables.

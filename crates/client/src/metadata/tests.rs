@@ -197,6 +197,10 @@ impl Listener for User {
         self.uses.load(Ordering::Relaxed)
     }
 
+    fn lacks(&self, _: &Snapshot, _: &str) -> bool {
+        false
+    }
+
     fn expired(&self, topics: &[Arc<str>]) {
         self.expired.fetch_add(topics.len(), Ordering::Relaxed);
     }

@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwapOption;
-use curtail_proto::accumulator::{Batch, Idempotence, ProducerIdentity};
+use curtail_proto::{
+    accumulator::{Batch, Idempotence, ProducerIdentity},
+    classify::Sequenced,
+};
 
 use tokio::sync::Notify;
 
@@ -66,6 +69,15 @@ impl Identity {
             Some(id) => Self::Transactional(Control::new(id, config)),
             None if config.idempotence => Self::Idempotent(Given::new()),
             None => Self::None,
+        }
+    }
+
+    /// Whether batches carry a sequence, and who may change their epoch.
+    pub(super) fn sequenced(&self) -> Sequenced {
+        match self {
+            Self::None => Sequenced::Not,
+            Self::Idempotent(_) => Sequenced::Idempotent,
+            Self::Transactional(_) => Sequenced::Transactional,
         }
     }
 

@@ -47,6 +47,7 @@ use super::{
     delivery::Completion,
     partition::{Partition, PartitionState, Place},
     shared::Shared,
+    transaction::Stray,
     turnstile::{Armed, Left, Turnstile, Work},
 };
 use crate::{Acks, ProducerConfig, metrics::BrokerStats};
@@ -155,6 +156,8 @@ pub(super) struct Request {
     pub(super) version: i16,
     /// Bytes of `buffer.memory` that its batches hold.
     reserved: usize,
+    /// Keeps EndTxn waiting, if batches of a transaction expired in this request.
+    stray: Option<Stray>,
 }
 
 /// A batch on its way.
@@ -478,7 +481,7 @@ impl Lane {
         let deadline = built.into_std().later(timeout);
         let ahead = up.in_flight.len();
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
-        let request = Request { batches, written: built, ahead, version, reserved };
+        let request = Request { batches, written: built, ahead, version, reserved, stray: None };
         if config.acks == Acks::None {
             // Kafka sends no response: a batch counts as written once the socket has taken it.
             up.unsent = Some(Unsent::unanswered(request, deadline));

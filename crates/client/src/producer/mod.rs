@@ -531,6 +531,7 @@ impl Target<'_> {
         let result = placed.completion.result().clone();
         let delivery = Delivery::new(result, placed.index, data.timestamp);
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
+        let waits_for_leader = placed.index == 0 && state.lane.is_none();
         if self.choice == Choice::Fixed {
             state.queue.bind();
         }
@@ -552,6 +553,10 @@ impl Target<'_> {
         };
         drop(guard);
 
+        if waits_for_leader {
+            // The metadata may lack the partition; a lagging broker may have sent it.
+            shared.metadata.request_refresh(Some(&partition.topic));
+        }
         if let Some(lane) = handover {
             lane.submit(partition, readiness);
         }

@@ -41,7 +41,7 @@ pub(super) fn answered(
                 let reason = "the answer leaves out a batch of its request";
                 let broker = format!("the leader of {}", sent.name()).into();
                 let cause = Error::Protocol { broker, reason: reason.into() };
-                lost(shared, sent, cause, true);
+                lost(shared, sent, &cause, true);
             }
         }
     }
@@ -63,7 +63,7 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
         // when the partition no longer needs the replica.
         let stuck = shared.is_stuck_behind_replica(broker, std::slice::from_ref(&sent.partition));
         let backoff = if stuck { shared.backoff.rare() } else { shared.backoff };
-        lost_with(shared, sent, cause, true, backoff);
+        lost_with(shared, sent, &cause, true, backoff);
     }
 }
 
@@ -92,7 +92,7 @@ pub(super) fn overdue(shared: &Shared, overdue: Overdue) {
 /// retry without an answer means there, here as in Java, only sooner than after `request.timeout.ms`.
 pub(super) fn follow_leader(shared: &Shared, moved: Vec<Sent>, cause: &Error) {
     for sent in moved {
-        lost(shared, sent, cause.clone(), true);
+        lost(shared, sent, cause, true);
     }
 }
 
@@ -155,7 +155,7 @@ fn settle(
     acknowledged: Instant,
 ) {
     let context = Context {
-        idempotent: shared.config.idempotence,
+        sequenced: shared.identity.sequenced(),
         is_next: sent.partition.state.lock().queue.is_next(&sent.batch),
         records: sent.batch.records,
     };
@@ -173,7 +173,7 @@ fn settle(
             let cause = broker_error(&sent, result);
             // Who is to lead has yet to learn of it: a matter of milliseconds, and its epoch may be known here already.
             let unknown = may_have_been_written(result.error);
-            lost_with(shared, sent, cause, unknown, shared.backoff.soon());
+            lost_with(shared, sent, &cause, unknown, shared.backoff.soon());
         }
         Verdict::Retry { refresh_metadata } => {
             if refresh_metadata {
@@ -181,7 +181,11 @@ fn settle(
             }
             let cause = broker_error(&sent, result);
             // After these the broker has appended, or may have.
-            lost(shared, sent, cause, may_have_been_written(result.error));
+            lost(shared, sent, &cause, may_have_been_written(result.error));
+        }
+        Verdict::RetryInNextEpoch => {
+            let cause = broker_error(&sent, result);
+            comes_back(shared, sent, &cause, Comeback::InNextEpoch, shared.backoff);
         }
         Verdict::Split => {
             let cause = broker_error(&sent, result);
@@ -239,20 +243,35 @@ fn acknowledge(
 }
 
 /// The attempt failed in a way that another may not.
-fn lost(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool) {
-    let backoff = if is_concurrent(&cause) { shared.backoff.soon() } else { shared.backoff };
+fn lost(shared: &Shared, sent: Sent, cause: &Error, outcome_unknown: bool) {
+    let backoff = if is_concurrent(cause) { shared.backoff.soon() } else { shared.backoff };
     lost_with(shared, sent, cause, outcome_unknown, backoff);
 }
 
-fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, backoff: Backoff) {
+fn lost_with(shared: &Shared, sent: Sent, cause: &Error, outcome_unknown: bool, backoff: Backoff) {
+    comes_back(shared, sent, cause, Comeback::WithItsSequence { outcome_unknown }, backoff);
+}
+
+/// How a batch is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comeback {
+    WithItsSequence {
+        outcome_unknown: bool,
+    },
+    /// Its sequence is lost, and it is not written.
+    InNextEpoch,
+}
+
+fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff: Backoff) {
     let now = Instant::now();
-    let unknown = outcome_unknown || sent.batch.outcome_unknown();
+    let doubt = Comeback::WithItsSequence { outcome_unknown: true };
+    let unknown = how == doubt || sent.batch.outcome_unknown();
     if is_over(shared, &sent, now) {
-        let cause = shared.delivery_timeout(Some(&cause));
+        let cause = shared.delivery_timeout(Some(cause));
         return fail(shared, sent, &cause, unknown);
     }
     if sent.batch.attempts > shared.config.retries {
-        return fail(shared, sent, &cause, unknown);
+        return fail(shared, sent, cause, unknown);
     }
     let Sent { stats, partition, mut batch, leader: former, .. } = sent;
     stats.batch_retried(batch.records);
@@ -269,7 +288,12 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
     shared.keeps_deadline_of(&batch, &state);
     // The leader may have changed while the batch was on its way.
     batch.completion.charge_to(state.account());
-    let refused = state.queue.retry(batch, outcome_unknown, not_before);
+    let refused = match how {
+        Comeback::WithItsSequence { outcome_unknown } => {
+            state.queue.retry(batch, outcome_unknown, not_before).into_iter().collect()
+        }
+        Comeback::InNextEpoch => state.queue.renumber(batch, not_before),
+    };
     state.set_last_error(Some(cause.clone()));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();
     resubmit(state, &partition);
@@ -280,11 +304,11 @@ fn lost_with(shared: &Shared, sent: Sent, cause: Error, outcome_unknown: bool, b
         shared.metadata.request_refresh(Some(&partition.topic));
     }
     shared.evacuate(&partition);
-    if let Some(batch) = refused {
+    for batch in refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));
-        shared.identity.batch_fails(&batch, &cause);
-        batch.into_parts().1.fail(cause, true);
+        shared.identity.batch_fails(&batch, cause);
+        batch.into_parts().1.fail(cause.clone(), true);
     }
 }
 

@@ -711,6 +711,15 @@ impl Listener for Shared {
         topic.door.was_used() || topic.partitions.iter().any(unsettled)
     }
 
+    fn lacks(&self, snapshot: &Snapshot, name: &str) -> bool {
+        let topics = self.topics.load();
+        let (Some(topic), Some(known)) = (topics.get(name), snapshot.topic(name)) else {
+            return false;
+        };
+        let hidden = topic.partitions.get(known.leaders.len()..).unwrap_or_default();
+        hidden.iter().any(|partition| !partition.state.lock().queue.is_drained())
+    }
+
     fn expired(&self, names: &[Arc<str>]) {
         let topics = self.topics.load();
         for topic in names.iter().filter_map(|name| topics.get(name)) {

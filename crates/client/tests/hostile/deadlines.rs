@@ -15,9 +15,9 @@ use crate::{
 };
 
 const DELIVERY: Duration = Duration::from_secs(10);
-const REQUEST: Duration = Duration::from_secs(6);
+pub(crate) const REQUEST: Duration = Duration::from_secs(6);
 
-fn config() -> ProducerConfig {
+pub(crate) fn config() -> ProducerConfig {
     let mut config = producer_config(&ADDRESS.to_string());
     config.common.request_timeout = REQUEST;
     config.delivery_timeout = DELIVERY;
@@ -35,7 +35,7 @@ fn values_of(broker: &Broker, partition: i32) -> Vec<String> {
 }
 
 /// The response with an error for every partition, after which certainly nothing is written.
-fn refused(call: &Call, frame: &[u8]) -> Act {
+pub(crate) fn refused(call: &Call, frame: &[u8]) -> Act {
     let mut answer = produce_of(call, frame);
     for partition in answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
         partition.error = ErrorCode::NOT_ENOUGH_REPLICAS;

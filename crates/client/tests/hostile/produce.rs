@@ -351,6 +351,44 @@ fn a_broker_that_gives_no_producer_id() {
     });
 }
 
+/// A broker lost the producer's state in an unclean election, or by retention. The refused batch is not in its log.
+#[test]
+fn a_batch_refused_because_the_producer_is_unknown_is_written_in_the_next_epoch() {
+    for code in [ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode::UNKNOWN_PRODUCER_ID] {
+        run(async move {
+            let broker = Broker::honest().await;
+            let producer = producer(&broker);
+            assert_eq!(deliver(&producer, "first").await.unwrap(), Some(0));
+            broker.model.lock().refusals.entry(0).or_default().push_back(code);
+            assert_eq!(deliver(&producer, "second").await.unwrap(), Some(1), "{code}");
+            assert_eq!(deliver(&producer, "third").await.unwrap(), Some(2), "{code}");
+            assert_eq!(broker.model.lock().writers, [(1000, 0), (1000, 1), (1000, 1)], "{code}");
+        });
+    }
+}
+
+/// In another epoch the broker could not recognize the batch as a duplicate.
+#[test]
+fn a_batch_of_unknown_outcome_fails_when_the_producer_is_unknown() {
+    run(async {
+        let broker = Broker::honest().await;
+        let producer = producer(&broker);
+        assert_eq!(deliver(&producer, "first").await.unwrap(), Some(0));
+        first_answer(&broker, {
+            let broker = broker.clone();
+            move |_| {
+                let code = ErrorCode::UNKNOWN_PRODUCER_ID;
+                broker.model.lock().refusals.entry(0).or_default().push_back(code);
+                Act::Cut(Vec::new())
+            }
+        });
+        let error = deliver(&producer, "second").await.unwrap_err();
+        assert!(error.may_have_been_written(), "{error}");
+        assert_eq!(deliver(&producer, "third").await.unwrap(), Some(2));
+        assert_eq!(values(&broker), ["first", "second", "third"]);
+    });
+}
+
 /// Brokers refuse an epoch below the last one of an id: a partition that has used up all of them needs another id.
 #[test]
 fn after_the_last_epoch_records_go_on_under_another_producer_id() {

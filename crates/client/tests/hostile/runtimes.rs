@@ -97,3 +97,47 @@ fn calls_that_wait_work_on_a_tokio_runtime_without_timers_and_sockets() {
         calls_that_wait(producer, |future| bare.block_on(future));
     });
 }
+
+/// A consumer and an admin client whose runtime is elsewhere, for calls that wait.
+fn reading_elsewhere(wait: impl Fn(BoxFuture<'_>) + Send) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (mut consumer, admin) = runtime.block_on(async {
+        let broker = Broker::honest().await;
+        let config = consumer_config(&broker.address.to_string());
+        (Consumer::with_env(config, &broker.env()).unwrap(), admin(&broker))
+    });
+    let calls = move || {
+        let at = partition(0);
+        wait(Box::pin(async {
+            consumer.connect().await.unwrap();
+            assert_eq!(consumer.partitions_for(TOPIC).await.unwrap().len(), 1);
+            consumer.beginning_offsets(std::slice::from_ref(&at)).await.unwrap();
+            consumer.assign([at.clone()]);
+            assert_eq!(consumer.position(&at).await.unwrap(), 0);
+            assert!(consumer.poll(Duration::from_millis(20)).await.unwrap().is_empty());
+            let error = consumer.partitions_for("no-such-topic").await.unwrap_err();
+            check_error(&error);
+        }));
+        wait(Box::pin(consumer.close()));
+        wait(Box::pin(async {
+            assert_eq!(admin.list_topics().await.unwrap().len(), 1);
+        }));
+    };
+    thread::scope(|scope| {
+        scope.spawn(calls).join().expect("no call panics");
+    });
+}
+
+#[test]
+fn consumer_and_admin_calls_work_under_another_executor() {
+    reading_elsewhere(|future| block_on(future));
+}
+
+#[test]
+fn consumer_and_admin_calls_work_on_a_tokio_runtime_without_timers_and_sockets() {
+    reading_elsewhere(|future| {
+        let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        bare.block_on(future);
+    });
+}

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use curtail::{Delivery, Error, ErrorCode};
 use curtail_wire::ApiKey;
+use tokio::time::Instant;
 
 use crate::{
     broker::{Act, Broker, TOPIC},
+    pipe::{ADDRESS, PipeNet, Reach},
     *,
 };
 
@@ -152,5 +154,37 @@ fn records_for_a_recreated_topic_do_not_overtake_each_other() {
             ends("delivery", delivery).await.unwrap();
         }
         assert_eq!(log(&broker, 1), ["first", "second", "third"]);
+    });
+}
+
+/// A forgotten topic is learnt again from a broker that lags: nothing but the waiting record asks for the rest of it.
+#[test]
+fn a_record_for_a_partition_that_metadata_lacks_requests_a_refresh_until_it_is_named() {
+    run_virtually(async {
+        let (broker, env, _) = PipeNet::with(Reach::Open, |_, frame| Act::Send(frame));
+        broker.model.lock().partitions = 2;
+        let mut config = producer_config(&ADDRESS.to_string());
+        config.common.metadata_max_age = Duration::from_secs(300);
+        config.metadata_max_idle = Duration::from_secs(300);
+        config.delivery_timeout = Duration::from_secs(120);
+        let producer = Producer::with_env(config, &env).unwrap();
+        write(&producer, 0, "before").await;
+        write(&producer, 1, "before").await;
+        tokio::time::sleep(Duration::from_secs(1500)).await;
+        let (asked, mut stale) = (broker.calls(ApiKey::METADATA), broker.picture());
+        stale.topics[0].partitions.truncate(1);
+        broker.script(move |call, frame| match call.api {
+            ApiKey::METADATA if call.nth < asked + 5 => {
+                Act::Send(crate::broker::metadata(call, &stale))
+            }
+            _ => Act::Send(frame),
+        });
+        let began = Instant::now();
+        write(&producer, 0, "known").await;
+        write(&producer, 1, "hidden").await;
+        assert!(began.elapsed() < Duration::from_secs(1), "after {:?}", began.elapsed());
+        assert_eq!(log(&broker, 1), ["before", "hidden"]);
+        let asked = broker.calls(ApiKey::METADATA) - asked;
+        assert_eq!(asked, 6, "one request per backoff");
     });
 }

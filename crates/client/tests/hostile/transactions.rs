@@ -12,10 +12,13 @@ use messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult as PartitionResult,
     AddPartitionsToTxnTopicResult as TopicResult,
 };
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     broker::{Act, Broker, Call, SPOKEN, TOPIC, api_versions},
+    deadlines::{REQUEST, config, refused},
+    pipe::{PipeNet, Reach},
     *,
 };
 
@@ -74,5 +77,55 @@ fn abort_after_a_lost_response_and_refusals_ends_the_transaction_at_the_coordina
         ends("delivery", delivery).await.expect_err("it was not sent");
         assert_eq!(broker.calls(ApiKey::END_TXN), 1, "the coordinator still holds it open");
         assert_eq!(broker.calls(ApiKey::PRODUCE), 0);
+    });
+}
+
+/// Aborts a transaction whose only batch expires in flight after 10 s, with what `late` does to its last request at
+/// about 8 s. Returns when EndTxn arrived.
+async fn ended_after(late: impl Fn(Vec<u8>) -> Act + Send + 'static) -> Duration {
+    let began = Instant::now();
+    let ended = Arc::new(Mutex::new(None));
+    let at = ended.clone();
+    let (broker, env, _) = PipeNet::with(Reach::Open, move |call, honest| match call.api {
+        ApiKey::API_VERSIONS => Act::Send(with_transactions(call)),
+        ApiKey::PRODUCE if began.elapsed() < Duration::from_secs(8) => refused(call, &honest),
+        ApiKey::PRODUCE => late(honest),
+        ApiKey::END_TXN => {
+            at.lock().get_or_insert(began.elapsed());
+            Act::Send(honest)
+        }
+        _ => Act::Send(honest),
+    });
+    broker.model.lock().appends_only_after(began + Duration::from_secs(8));
+    let config = ProducerConfig { max_block: Duration::from_secs(60), ..config() };
+    let mut producer = TransactionalProducer::with_env(config.transactional_id("g"), &env).unwrap();
+    producer.init_transactions().await.expect("an identity");
+    let transaction = producer.begin_transaction().await.expect("ready");
+    let delivery = transaction.send(Record::to(TOPIC).value("x")).await.expect("queued");
+    let error = delivery.await.expect_err("it expires");
+    assert!(error.may_have_been_written(), "{error}");
+    transaction.abort().await.expect("aborted");
+    ended.lock().expect("EndTxn arrived")
+}
+
+/// The leader may append the batch after the marker of the abort, and hold the partition's last stable offset.
+#[test]
+fn an_abort_in_version_1_waits_for_the_response_to_an_expired_batch() {
+    run_virtually(async {
+        let response = Duration::from_secs(4);
+        let ended = ended_after(move |honest| Act::Later(response, honest)).await;
+        assert!(ended >= Duration::from_secs(12), "EndTxn after {ended:?}");
+    });
+}
+
+#[test]
+fn an_abort_in_version_1_waits_for_an_expired_batch_no_longer_than_the_request_timeout() {
+    run_virtually(async {
+        let ended = ended_after(|_| Act::Swallow).await;
+        let closed = Duration::from_secs(8) + REQUEST;
+        assert!(
+            (closed..closed + Duration::from_secs(1)).contains(&ended),
+            "EndTxn after {ended:?}"
+        );
     });
 }

@@ -223,6 +223,12 @@ impl Records {
         }))
     }
 
+    /// Encoded bytes of all records of the batch, decompressed. Records that were returned keep them in memory.
+    #[must_use]
+    pub fn decompressed_len(&self) -> usize {
+        self.data.len()
+    }
+
     /// The header of the batch that the records are of.
     #[must_use]
     pub fn batch_header(&self) -> &BatchHeader {

@@ -23,6 +23,7 @@ use crate::{
     ConsumerGroupMetadata, Error, GroupProtocol, OffsetAndMetadata, Result, TopicPartition,
     consumer::{Choice, Consumer},
     metrics::GroupStats,
+    runtime::within,
 };
 
 /// How partitions go.
@@ -232,7 +233,7 @@ impl Consumer {
         let Some(group) = &self.shared.group else {
             return Err(Error::IllegalState("committed offsets need a group.id"));
         };
-        committed::look_up(&self.shared, group, partitions).await
+        within(&self.shared.runtime, committed::look_up(&self.shared, group, partitions)).await
     }
 
     /// Where the application stands in the partitions that `wanted` says, given also what is known to be committed.

@@ -134,8 +134,12 @@ impl Lane {
             self.wake();
         }
         for request in up.requests_mut() {
+            let before = overdue.perhaps_written.len();
             let over = request.batches.extract_if(.., |sent| is_over(sent));
             overdue.perhaps_written.extend(over);
+            if overdue.perhaps_written.len() > before && request.stray.is_none() {
+                request.stray = shared.identity.control().map(|control| control.strays.count());
+            }
             let oldest = request.batches.iter().map(|sent| sent.batch.created.later(timeout)).min();
             overdue.next = super::earlier(overdue.next, oldest);
         }

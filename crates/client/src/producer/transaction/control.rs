@@ -15,7 +15,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::super::partition::{Partition, PartitionState};
+use super::{
+    super::partition::{Partition, PartitionState},
+    Strays,
+};
 use crate::{Error, ProducerConfig, Result, runtime::within};
 
 /// A partition's place in a transaction; guarded by the partition's lock.
@@ -50,6 +53,7 @@ pub(in crate::producer) struct Control {
     changed: watch::Sender<()>,
     /// The producer's; callers may be outside of it.
     runtime: Handle,
+    pub(in crate::producer) strays: Strays,
 }
 
 impl Control {
@@ -62,6 +66,7 @@ impl Control {
             wake: Notify::new(),
             changed: watch::Sender::new(()),
             runtime: Handle::current(),
+            strays: Strays::new(),
         })
     }
 

@@ -51,6 +51,8 @@ impl Driver {
             for result in in_flight {
                 result.resolved().await;
             }
+            // A batch that expired has an outcome, but the leader may not have appended it yet.
+            self.control.strays.none_left().await;
         }
         self.control.look(|machine| machine.drained(wait_for_in_flight));
     }

@@ -4,14 +4,18 @@ mod control;
 mod driver;
 mod offsets;
 mod requests;
+mod strays;
 
 use curtail_net::Env;
 use curtail_proto::transaction::{Busy, Machine, Protocol, Status};
 use tokio::{task::AbortHandle, time::timeout_at};
 
 use self::control::Limit;
-pub(in crate::producer) use self::control::{Control, Enlisted};
 pub use self::offsets::{ConsumerGroupMetadata, OffsetAndMetadata};
+pub(in crate::producer) use self::{
+    control::{Control, Enlisted},
+    strays::{Stray, Strays},
+};
 use super::{Delivery, Producer};
 use crate::{
     ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, TopicPartition,

@@ -11,7 +11,7 @@ use super::{
     super::{Idempotence, ProducerIdentity, Take, tests::*},
     *,
 };
-use crate::classify::{Context, Verdict, classify};
+use crate::classify::{Context, Sequenced, Verdict, classify};
 
 const TRANSACTION: Idempotence = Idempotence::Transaction(ProducerIdentity { id: 9, epoch: 3 });
 
@@ -311,7 +311,7 @@ proptest! {
             }
             let Some(batch) = sent.pop_front() else { break };
             let context = Context {
-                idempotent: true,
+                sequenced: Sequenced::Idempotent,
                 is_next: queue.is_next(&batch),
                 records: batch.records,
             };

@@ -183,8 +183,9 @@ impl World {
                 self.queue.written(&batch);
             }
             Some(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER) if self.queue.is_next(&batch) => {
-                let unknown = batch.outcome_unknown();
-                self.fail(&batch, unknown);
+                for lost in self.queue.renumber(batch, None) {
+                    self.perhaps.extend(values(lost.payload()));
+                }
             }
             _ => self.come_back(batch, false),
         }

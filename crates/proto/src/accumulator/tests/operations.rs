@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::classify::{Context, Verdict, classify, may_have_been_written};
+use crate::classify::{Context, Sequenced, Verdict, classify, may_have_been_written};
 use curtail_wire::ErrorCode;
 
 /// Batches of a producer that a broker recognizes when they are repeated.
@@ -82,6 +82,19 @@ impl Broker {
         ErrorCode::NONE
     }
 
+    /// Another replica leads that lacks the last batch, after an unclean election. Returns the records of that batch.
+    fn truncate(&mut self) -> Vec<u32> {
+        let Some(producer) = self.producers.values_mut().next_back() else { return Vec::new() };
+        // With its first batch the producer itself would be forgotten, which is another step.
+        if producer.recent.len() < 2 {
+            return Vec::new();
+        }
+        let Some((first, records)) = producer.recent.pop_back() else { return Vec::new() };
+        producer.next = first;
+        let log = self.logs.last_mut().expect("a log");
+        log.split_off(log.len() - records as usize)
+    }
+
     /// The marker of a transaction that was aborted.
     fn abort(&mut self, identity: ProducerIdentity) {
         self.producers.insert(identity.id, Producer::new(identity.epoch, 0));
@@ -117,6 +130,8 @@ enum Step {
     Expire,
     /// The brokers forget the producer, which has been idle for `producer.id.expiration.ms`.
     Forget,
+    /// An unclean election loses the last batch.
+    Truncate,
     Rest,
     /// A transaction is aborted. The next one has the next epoch, or another producer id.
     Abort {
@@ -134,6 +149,8 @@ enum Fate {
     Refused,
     /// Not appended, in words that may also follow an append.
     NotLeader,
+    /// Not appended, because the broker says that it lost the producer.
+    Unknown,
     /// Not appended if several records are in it. The limit is the same for every attempt.
     TooLarge,
 }
@@ -144,6 +161,7 @@ fn step(transactional: bool) -> impl Strategy<Value = Step> {
         2 => Just(Fate::Lost),
         2 => Just(Fate::Refused),
         2 => Just(Fate::NotLeader),
+        1 => Just(Fate::Unknown),
         1 => Just(Fate::TooLarge),
     ];
     let abort = (any::<bool>(), any::<bool>())
@@ -162,7 +180,7 @@ fn step(transactional: bool) -> impl Strategy<Value = Step> {
     ];
     match transactional {
         true => prop_oneof![12 => step, 1 => abort].boxed(),
-        false => step.boxed(),
+        false => prop_oneof![20 => step, 1 => Just(Step::Truncate)].boxed(),
     }
 }
 
@@ -191,6 +209,8 @@ struct World {
     /// Whether the brokers have forgotten the producer. The client cannot know, and they take its second batch after a
     /// refusal of the first.
     is_forgotten: bool,
+    /// Records that an unclean election lost.
+    truncated: BTreeSet<u32>,
 }
 
 impl World {
@@ -211,6 +231,7 @@ impl World {
             outcomes: BTreeMap::new(),
             excused: false,
             is_forgotten: false,
+            truncated: BTreeSet::new(),
         }
     }
 
@@ -235,6 +256,11 @@ impl World {
                     (self.excused, self.is_forgotten) = (true, true);
                     self.broker.producers.clear();
                 }
+            }
+            Step::Truncate => {
+                let lost = self.broker.truncate();
+                self.excused |= !lost.is_empty();
+                self.truncated.extend(lost);
             }
             Step::Rest => {
                 self.queue.rest();
@@ -280,6 +306,10 @@ impl World {
             Fate::Lost => None,
             Fate::Refused => Some(ErrorCode::NOT_ENOUGH_REPLICAS),
             Fate::NotLeader => Some(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Fate::Unknown => {
+                self.excused = true;
+                Some(ErrorCode::UNKNOWN_PRODUCER_ID)
+            }
             Fate::TooLarge if batch.records > 1 && batch.attempts == 1 => {
                 Some(ErrorCode::MESSAGE_TOO_LARGE)
             }
@@ -298,7 +328,11 @@ impl World {
             return Ok(());
         };
         let is_next = self.queue.is_next(&batch);
-        let context = Context { idempotent: true, is_next, records: batch.records };
+        let sequenced = match self.idempotence {
+            Idempotence::Transaction(_) => Sequenced::Transactional,
+            _ => Sequenced::Idempotent,
+        };
+        let context = Context { sequenced, is_next, records: batch.records };
         match classify(error, context) {
             Verdict::Written | Verdict::WrittenBefore => {
                 self.queue.written(&batch);
@@ -313,6 +347,11 @@ impl World {
                 let count = parts.shares().len();
                 let returned = self.queue.split(batch, parts, |completion| vec![completion; count]);
                 returned.map_or(Ok(()), |batch| self.fail(&batch))?;
+            }
+            Verdict::RetryInNextEpoch => {
+                prop_assert!(self.excused, "{error}, without a reason");
+                let lost = self.queue.renumber(batch, None);
+                lost.iter().try_for_each(|batch| self.settle(batch, Outcome::Unknown))?;
             }
             Verdict::Fail | Verdict::FailAndBumpEpoch => {
                 let is_stale = batch.producer() != Some(self.identity());
@@ -413,7 +452,8 @@ impl World {
             prop_assert!(self.is_forgotten || log.is_sorted(), "out of order: {:?}", log);
         }
         let present: BTreeSet<u32> = self.broker.logs.iter().flatten().copied().collect();
-        prop_assert!(with(Outcome::Written).is_subset(&present), "acknowledged and not there");
+        let kept: BTreeSet<u32> = present.union(&self.truncated).copied().collect();
+        prop_assert!(with(Outcome::Written).is_subset(&kept), "acknowledged and not there");
         prop_assert!(with(Outcome::NotWritten).is_disjoint(&present), "refused and there");
         Ok(())
     }
