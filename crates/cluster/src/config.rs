@@ -162,6 +162,13 @@ pub struct ClusterConfig {
     pub log_segment_bytes: u64,
     /// `log.flush.interval.messages=1`: sync every append. Otherwise the operating system decides.
     pub log_flush_each: bool,
+    /// `log.retention.check.interval.ms`: how often old segments and silent producers are removed.
+    pub log_retention_check_interval: Duration,
+    /// `producer.id.expiration.ms`: how long a partition keeps the state of a silent producer.
+    pub producer_id_expiration: Duration,
+    /// Epoch of each new producer id. A high one lets the epochs of a test run out.
+    #[doc(hidden)]
+    pub first_producer_epoch: i16,
     /// `log.message.timestamp.type`.
     pub log_message_timestamp_type: TimestampType,
     /// `replica.lag.time.max.ms`: how long a follower may stay behind and in sync.
@@ -276,6 +283,9 @@ impl Default for ClusterConfig {
             message_max_bytes: 1_048_588,
             log_segment_bytes: 1 << 30,
             log_flush_each: false,
+            log_retention_check_interval: Duration::from_secs(300),
+            producer_id_expiration: Duration::from_secs(86_400),
+            first_producer_epoch: 0,
             log_message_timestamp_type: TimestampType::CreateTime,
             replica_lag_time_max: Duration::from_secs(30),
             replica_fetch_wait_max: Duration::from_millis(500),

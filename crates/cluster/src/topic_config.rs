@@ -188,6 +188,7 @@ impl TopicConfig {
                 .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms))
                 .filter(|_| deletes),
             compacted: self.cleanup("compact"),
+            producer_id_expiration_ms: cluster.producer_id_expiration.as_millis() as i64,
             max_message_bytes: unsigned("max.message.bytes")
                 .map_or(cluster.message_max_bytes, |n| n as usize),
             timestamp_type,

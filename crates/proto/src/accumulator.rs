@@ -32,12 +32,18 @@ use curtail_wire::{
     records::{BatchBuilder, ProducerStamp, RecordData},
 };
 
+mod knowledge;
 mod numbering;
+mod order;
 mod split;
 #[cfg(test)]
 mod tests;
 
-use self::numbering::{Numbering, SpentId};
+use self::{
+    knowledge::{Known, Term},
+    numbering::{Numbering, SpentId},
+    order::{NextOrder, Order},
+};
 
 pub use self::split::{Parts, Share};
 use crate::{
@@ -59,6 +65,8 @@ pub struct BatchPolicy {
     pub compression: Compression,
     /// `delivery.timeout.ms`, counted from the opening of the batch.
     pub delivery_timeout: Duration,
+    /// A time before the first batch. Queues count from it when they last wrote.
+    pub began: Instant,
 }
 
 /// The identity of an idempotent producer (KIP-98).
@@ -131,8 +139,8 @@ pub struct Batch<C> {
     /// A record of it belongs to this partition by its key or by the caller's word.
     bound: bool,
     stamp: Option<ProducerStamp>,
-    /// The topic that the last attempt was sent to.
-    sent_in: Option<Incarnation>,
+    /// Topic and time of the last attempt: known to the broker once the batch is written.
+    sent: Option<Known>,
     /// An attempt ended without an answer.
     outcome_unknown: bool,
 }
@@ -155,7 +163,7 @@ impl<C> Batch<C> {
             order: Order::NEVER_TAKEN,
             bound,
             stamp: None,
-            sent_in: None,
+            sent: None,
             outcome_unknown: false,
         }
     }
@@ -196,24 +204,6 @@ struct OpenBatch<C> {
     created: Instant,
     completion: C,
     bound: bool,
-}
-
-/// A place in the partition's order; never reused. The parts of a batch that was split keep its place, one behind the
-/// other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
-    batch: u64,
-    /// Index of the first record in the batch that was taken.
-    record: u32,
-}
-
-impl Order {
-    /// Of a batch that was never taken.
-    const NEVER_TAKEN: Self = Self::whole(u64::MAX);
-
-    const fn whole(batch: u64) -> Self {
-        Self { batch, record: 0 }
-    }
 }
 
 /// A record's place in the open batch.
@@ -272,7 +262,9 @@ pub enum Take<C> {
 pub struct PartitionQueue<C> {
     /// `None` at rest.
     work: Option<Box<Work<C>>>,
-    next_order: u64,
+    next_order: NextOrder,
+    /// When the batch was sent that made the producer known; meaningless while it is unknown.
+    known_since: Term,
     numbering: Option<Numbering>,
 }
 
@@ -304,7 +296,12 @@ struct Work<C> {
 
 impl<C> Default for PartitionQueue<C> {
     fn default() -> Self {
-        Self { work: None, next_order: 0, numbering: None }
+        Self {
+            work: None,
+            next_order: NextOrder::default(),
+            known_since: Term::default(),
+            numbering: None,
+        }
     }
 }
 
@@ -417,7 +414,7 @@ impl<C> Work<C> {
 
 impl<C> PartitionQueue<C> {
     fn work(&mut self) -> &mut Work<C> {
-        self.work.get_or_insert_with(|| Box::new(Work::new(self.next_order)))
+        self.work.get_or_insert_with(|| Box::new(Work::new(self.next_order.get())))
     }
 
     /// Gives back the memory that only a queue with something to do needs, if nothing is forgotten by that: nothing
@@ -543,7 +540,8 @@ impl<C> PartitionQueue<C> {
         to: Target,
         now: Instant,
     ) -> Take<C> {
-        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence, to.incarnation);
+        let sent = Known { topic: to.incarnation, since: Term::at(now, policy) };
+        let is_unknown_to_broker = self.is_unknown_to_broker(idempotence, sent);
         let Some(work) = self.work.as_mut().filter(|work| !work.is_drained()) else {
             return Take::Empty;
         };
@@ -585,12 +583,11 @@ impl<C> PartitionQueue<C> {
         };
         self.number(&mut batch, idempotence);
         if batch.order == Order::NEVER_TAKEN {
-            batch.order = Order::whole(self.next_order);
-            self.next_order += 1;
+            batch.order = Order::whole(self.next_order.advance());
         }
         batch.attempts += 1;
         batch.first_taken.get_or_insert(now);
-        batch.sent_in = Some(to.incarnation);
+        batch.sent = Some(sent);
         let work = self.work();
         work.in_flight.push_back(batch.order);
         work.sent_to = Some(to);
@@ -624,9 +621,11 @@ impl<C> PartitionQueue<C> {
             return;
         }
         if let Some(numbering) = &mut self.numbering
+            && let Some(sent) = batch.sent
             && batch.producer().is_some_and(|producer| producer.id == numbering.id)
         {
-            numbering.known_in = batch.sent_in;
+            numbering.known_in = Some(sent.topic);
+            self.known_since = sent.since;
         }
         work.failures = 0;
         work.doubtful = false;
@@ -845,7 +844,7 @@ impl<C> PartitionQueue<C> {
     /// of a batch in flight still reports its outcome, which changes nothing here any more.
     pub fn give_up(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let unsent = self.abandon(policy);
-        let given_up = Order::whole(self.next_order);
+        let given_up = Order::whole(self.next_order.get());
         if let Some(work) = &mut self.work {
             work.given_up = given_up;
             work.in_flight.clear();

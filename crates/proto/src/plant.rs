@@ -40,11 +40,15 @@ pub enum Plant {
     NoBackoff,
     /// A pause has no effect on records that have been fetched already.
     PauseLeaks,
+    /// A committed offset is taken although an open transaction may replace it.
+    UnstableOffsets,
+    /// After the last epoch of a producer id, sequences start again in that epoch.
+    EpochReused,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -62,6 +66,8 @@ impl Plant {
         Self::DriverNotWoken,
         Self::NoBackoff,
         Self::PauseLeaks,
+        Self::UnstableOffsets,
+        Self::EpochReused,
     ];
 }
 

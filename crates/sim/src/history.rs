@@ -193,6 +193,8 @@ pub struct History {
     pub transactions: Vec<Transaction>,
     /// What a reader of committed records saw of every partition, where there are transactions.
     pub committed: Vec<ReadBack>,
+    /// Committed copies of the first topic, where applications copy it.
+    pub copies: Option<Vec<ReadBack>>,
     /// The replicas' logs.
     pub replicas: Vec<ReplicaLog>,
     /// The consumer group, where there is one.

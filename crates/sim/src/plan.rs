@@ -1,7 +1,9 @@
 //! What a seed means: the network, the workload and the faults of one run. Pure.
 
+mod copies;
 mod disks;
 mod groups;
+mod producer_ids;
 mod scenario;
 mod settings;
 mod topics;
@@ -13,7 +15,9 @@ use curtail_cluster::Plant;
 use curtail_net::Entropy;
 
 pub use self::{
+    copies::{CopyEnd, CopyLife, CopyPlan},
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
+    producer_ids::IdPlan,
     scenario::Scenario,
     topics::TopicPlan,
 };
@@ -60,6 +64,10 @@ pub struct Plan {
     pub client_plant: Option<curtail::plant::Plant>,
     /// A consumer group, if there is one.
     pub group: Option<GroupPlan>,
+    /// Applications that copy the first topic, if there are any.
+    pub copies: Option<CopyPlan>,
+    /// How brokers number and forget producers, unless as by default.
+    pub ids: Option<IdPlan>,
 }
 
 /// One producer's settings and what it sends.
@@ -380,6 +388,8 @@ impl Plan {
             #[cfg(feature = "plants")]
             client_plant: None,
             group: None,
+            copies: None,
+            ids: None,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
         plan
@@ -407,6 +417,12 @@ impl Plan {
             group.bug = Some(bug);
         }
         self
+    }
+
+    /// Whether the producers are transactional.
+    pub fn is_transactional(&self) -> bool {
+        self.scenario == Some(Scenario::Transactions)
+            || self.ids.as_ref().is_some_and(|ids| ids.transactional)
     }
 
     /// About how long the producers send.

@@ -1,9 +1,11 @@
 //! One run: a cluster, producers and faults on virtual hosts, and what they did.
 
 mod chaos;
+mod copies;
 mod disks;
 mod host;
 mod members;
+mod mortal;
 mod reader;
 mod topics;
 mod transactions;
@@ -130,6 +132,8 @@ pub(crate) struct Shared {
     pub(crate) ends: watch::Sender<reader::Ends>,
     /// Per partition, how far the members of the group have come.
     pub(crate) given: watch::Sender<BTreeMap<i32, i64>>,
+    /// Places of applications that copy whose last application has ended.
+    pub(crate) finished: watch::Sender<usize>,
     pub(crate) entropy: Entropy,
 }
 
@@ -296,7 +300,7 @@ fn prepare(
         }
         _ => Storage::Disks(disks),
     };
-    let config = ClusterConfig {
+    let mut config = ClusterConfig {
         brokers: BROKERS as u32,
         ports: Ports::List(addrs),
         storage,
@@ -321,6 +325,11 @@ fn prepare(
         plant: plan.plant,
         ..ClusterConfig::default()
     };
+    if let Some(ids) = &plan.ids {
+        config.producer_id_expiration = ids.expiration;
+        config.log_retention_check_interval = Duration::from_millis(500);
+        config.first_producer_epoch = ids.first_epoch;
+    }
     let group = plan.group.as_ref().map(|_| GroupHistory::default());
     let history = History { group, ..History::default() };
     let cluster = ClusterHandle::new(config, envs)
@@ -339,6 +348,7 @@ fn prepare(
         stage: watch::Sender::new(Stage::Starting),
         ends: watch::Sender::new(None),
         given: watch::Sender::default(),
+        finished: watch::Sender::default(),
         entropy,
     })
 }
@@ -362,6 +372,10 @@ fn start_hosts(sim: &mut turmoil::Sim<'_>, shared: &Shared, disks: &[MemDisk]) {
     let places = shared.plan.group.as_ref().map_or(0, |group| group.slots.len());
     for slot in 1..=places as u32 {
         sim.client(Host::Member(slot).name(), members::run(shared.clone(), slot));
+    }
+    let copiers = shared.plan.copies.as_ref().map_or(0, |copies| copies.slots.len());
+    for slot in 1..=copiers as u32 {
+        sim.client(Host::Member(slot).name(), copies::run(shared.clone(), slot));
     }
     sim.client("chaos", chaos::run(shared.clone()));
 }

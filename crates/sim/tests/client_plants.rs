@@ -66,4 +66,6 @@ caught! {
     drivers_that_sleep_on_are_caught: DriverNotWoken in Sparse at 0 as ["sluggish"];
     skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
     pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
+    unstable_offsets_are_caught: UnstableOffsets in Copies at 2 as ["copied-twice"];
+    reused_epochs_are_caught: EpochReused in ProducerIds at 13 as ["lost"];
 }

@@ -59,6 +59,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
                 lane.stats.disconnected();
                 trace::connection(lane.broker, Some(&error));
+                tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 if !session.is_stuck {
                     lane.health.set(Trouble::Unreachable);
                     strong.notice(&lane);

@@ -118,12 +118,14 @@ impl Shared {
         if config.acks == Acks::None && planted(Plant::NoExpiryWithoutAcks) {
             config.delivery_timeout = config.delivery_timeout.saturating_mul(1000);
         }
+        let started = Instant::now();
         let policy = BatchPolicy {
             batch_size: config.batch_size,
             batch_max_size: config.batch_max_size,
             linger: config.linger,
             compression: config.compression,
             delivery_timeout: config.delivery_timeout,
+            began: started.into_std(),
         };
         let common = &config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
@@ -131,7 +133,6 @@ impl Shared {
         let metadata = MetadataHandle::start_expiring(env, common, AutoCreate::Allowed, idle);
         let interceptors = config.interceptors.clone();
         let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
-        let started = Instant::now();
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             policy,
             env: env.clone(),

@@ -194,9 +194,6 @@ struct Life {
 /// How long no connection is accepted after one could not be for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often old segments and silent producers are looked for (`log.retention.check.interval.ms`).
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(300);
-
 /// More versions than this are not kept apart while they are under way.
 const MAX_UNDER_WAY: usize = 1024;
 
@@ -286,7 +283,7 @@ impl Life {
         let isr_interval = config.replica_lag_time_max / 2;
         let mut next_heartbeat = Instant::now();
         let mut next_isr_check = Instant::now() + isr_interval;
-        let mut next_upkeep = Instant::now() + UPKEEP_INTERVAL;
+        let mut next_upkeep = Instant::now() + config.log_retention_check_interval;
         let mut accept_from = Instant::now();
         let mut announced = false;
         let failure = Arc::clone(&self.failure);
@@ -316,7 +313,7 @@ impl Life {
                 continue;
             }
             if next_upkeep <= now {
-                next_upkeep = now + UPKEEP_INTERVAL;
+                next_upkeep = now + config.log_retention_check_interval;
                 let now_ms = slot.env.wall.now_ms();
                 self.broker.partitions().iter().for_each(|partition| partition.upkeep(now_ms));
                 continue;

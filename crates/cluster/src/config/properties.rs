@@ -409,6 +409,20 @@ static PROPERTIES: &[Property] = &[
         i16::to_string
     ),
     property!(
+        "log.retention.check.interval.ms",
+        "milliseconds, at least 1",
+        log_retention_check_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "producer.id.expiration.ms",
+        "milliseconds, at least 1",
+        producer_id_expiration,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "replica.fetch.backoff.ms",
         "milliseconds, 0 or more",
         replica_fetch_backoff,

@@ -48,7 +48,8 @@ fn idempotent(call: &Call<'_>) -> Result<ProducerEpoch, ErrorCode> {
     if !call.may_with_any(Operation::Write, ResourceType::Topic) {
         call.require(Operation::IdempotentWrite, Resource::Cluster)?;
     }
-    Ok(ProducerEpoch { id: call.broker.controller.next_producer_id()?, epoch: 0 })
+    let epoch = call.broker.config.first_producer_epoch;
+    Ok(ProducerEpoch { id: call.broker.controller.next_producer_id()?, epoch })
 }
 
 async fn transactional(

@@ -99,7 +99,11 @@ pub(crate) async fn init(
     let ids = ProducerIds::new(broker);
     let server = server_version(&broker.config);
     let ready = decide(broker, id, |txn, now_ms| {
-        let fresh = txn.is_none().then(|| Txn::new(ids.next(), timeout_ms, now_ms));
+        let fresh = txn.is_none().then(|| {
+            let mut fresh = Txn::new(ids.next(), timeout_ms, now_ms);
+            fresh.producer.epoch = broker.config.first_producer_epoch - 1;
+            fresh
+        });
         let Some(txn) = txn.or(fresh.as_ref()) else { return Err(ErrorCode::UNKNOWN_SERVER_ERROR) };
         let init = txn.init(expected, timeout_ms, now_ms, server, || ids.next())?;
         ids.check()?;

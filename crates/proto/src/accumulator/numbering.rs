@@ -74,20 +74,6 @@ impl<C> PartitionQueue<C> {
         batch.stamp = Some(new);
     }
 
-    /// Whether the broker may not know this producer in this partition. It then takes any first sequence, and if that is
-    /// the second batch, because the first was refused, the first can never be written. So one batch goes alone until it
-    /// is written.
-    pub(super) fn is_unknown_to_broker(&self, idempotence: Idempotence, at: Incarnation) -> bool {
-        let is_known = |numbering: Numbering| numbering.known_in == Some(at);
-        match idempotence {
-            Idempotence::Off | Idempotence::Pending => false,
-            Idempotence::As(_) => !self.numbering.is_some_and(is_known),
-            Idempotence::Transaction(identity) => {
-                !self.numbering.is_some_and(|n| is_known(n) && n.id == identity.id)
-            }
-        }
-    }
-
     /// Whether a sequence was lost under this identity, so that what follows it can never be written.
     pub(super) fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
         self.numbering.is_some_and(|n| n.identity() == identity && n.has_gap)
@@ -124,6 +110,9 @@ impl<C> PartitionQueue<C> {
         }
         *numbering = match numbering.epoch.checked_add(1) {
             Some(epoch) => Numbering { epoch, next_sequence: 0, has_gap: false, ..*numbering },
+            None if planted(Plant::EpochReused) => {
+                Numbering { next_sequence: 0, has_gap: false, ..*numbering }
+            }
             None if newest.id != numbering.id => Numbering::new(newest),
             None => return Err(SpentId(numbering.id)),
         };

@@ -153,7 +153,7 @@ impl<C> PartitionQueue<C> {
                 order: Order { record: batch.order.record + before, ..batch.order },
                 bound: batch.bound,
                 stamp: own,
-                sent_in: batch.sent_in,
+                sent: batch.sent,
                 outcome_unknown: batch.outcome_unknown,
             });
             before += records;

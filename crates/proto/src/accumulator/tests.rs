@@ -17,6 +17,7 @@ pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
         linger: Duration::from_millis(linger_ms),
         compression: Compression { codec: Codec::None, level: None },
         delivery_timeout: Duration::from_secs(120),
+        began: Instant::now(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
+mod copies;
 mod disks;
 mod groups;
 mod liveness;
@@ -324,6 +325,29 @@ pub enum Violation {
         /// Id given after the restart.
         after: i64,
     },
+    /// A record of the input is not in the committed output.
+    NotCopied {
+        /// The record.
+        id: RecordId,
+        /// Partition of the record.
+        partition: i32,
+    },
+    /// A record of the input is in the committed output more than once.
+    CopiedTwice {
+        /// The record.
+        id: RecordId,
+        /// Partition and offset of each copy.
+        copies: Vec<(i32, i64)>,
+    },
+    /// Two records of a partition were copied in the wrong order.
+    CopiedOutOfOrder {
+        /// Partition.
+        partition: i32,
+        /// The first one in the input.
+        first: RecordId,
+        /// The later one in the input, which is first in the output.
+        later: RecordId,
+    },
     /// The run did not end within its limits.
     Hang {
         /// What was outstanding.
@@ -377,6 +401,9 @@ impl Violation {
             Self::ServedOnFailedDisk { .. } => "served-on-failed-disk",
             Self::MetadataLost { .. } => "metadata-lost",
             Self::ProducerIdReused { .. } => "producer-id-reused",
+            Self::NotCopied { .. } => "not-copied",
+            Self::CopiedTwice { .. } => "copied-twice",
+            Self::CopiedOutOfOrder { .. } => "copied-out-of-order",
             Self::Hang { .. } => "hang",
             Self::Broken { .. } => "broken",
         }
@@ -532,6 +559,15 @@ impl fmt::Display for Violation {
             Self::ProducerIdReused { before, after } => {
                 write!(f, "producer id {before} was given before a restart, and {after} after it")
             }
+            Self::NotCopied { id, partition } => {
+                write!(f, "record {id} of partition {partition} is not in the committed output")
+            }
+            Self::CopiedTwice { id, copies } => {
+                write!(f, "record {id} is in the committed output at {copies:?}")
+            }
+            Self::CopiedOutOfOrder { partition, first, later } => {
+                write!(f, "partition {partition} was copied with {later} before {first}")
+            }
             Self::Hang { outstanding } => write!(f, "{outstanding}"),
             Self::Broken { error } => write!(f, "{error}"),
         }
@@ -568,6 +604,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(check_replicas(history));
     violations.extend(transactions::check(history));
     violations.extend(groups::check(history));
+    violations.extend(copies::check(history));
     violations.extend(liveness::check(history));
     violations.extend(disks::check(history));
     violations.extend(history.stale.iter().cloned().map(Violation::StaleLeader));

@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    disks as faulty, groups, settings, topics,
+    copies, disks as faulty, groups, producer_ids, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -61,11 +61,17 @@ pub enum Scenario {
     Corruption,
     /// The controller crashes and restarts from its journal.
     Controller,
+    /// Applications read a topic as members of a group and write its records to another topic in transactions. They crash
+    /// and are replaced, while brokers die and coordinators of groups and transactions move.
+    Copies,
+    /// Producers rest until brokers have forgotten them, and their epochs run out, while replicas are out of sync and leaders
+    /// move.
+    ProducerIds,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -86,6 +92,8 @@ impl Scenario {
         Self::FailingDisks,
         Self::Corruption,
         Self::Controller,
+        Self::Copies,
+        Self::ProducerIds,
     ];
 
     /// Its name on the command line.
@@ -111,6 +119,8 @@ impl Scenario {
             Self::FailingDisks => "failing-disks",
             Self::Corruption => "corruption",
             Self::Controller => "controller",
+            Self::Copies => "copies",
+            Self::ProducerIds => "producer-ids",
         }
     }
 }
@@ -167,6 +177,8 @@ impl Plan {
             Scenario::FailingDisks => faulty::failing(&dice, plan.partitions),
             Scenario::Corruption => faulty::corruption(&dice),
             Scenario::Controller => faulty::controller(&dice, plan.partitions),
+            // Drawn with what they concern.
+            Scenario::Copies | Scenario::ProducerIds => Vec::new(),
         };
         match scenario {
             Scenario::Groups => plan.producers.truncate(2),
@@ -176,6 +188,8 @@ impl Plan {
             Scenario::TornDisks | Scenario::FailingDisks | Scenario::Corruption => {
                 faulty::prepare(&dice, &mut plan);
             }
+            Scenario::Copies => copies::prepare(&dice, &mut plan),
+            Scenario::ProducerIds => producer_ids::prepare(&dice, &mut plan),
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);

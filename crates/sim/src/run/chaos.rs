@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Shared, Stage, TOPIC, disks, host::Power};
+use super::{Shared, Stage, TOPIC, copies::OUTPUT, disks, host::Power};
 use crate::{
     group_log::GROUPS_TOPIC,
     plan::{BROKERS, Crash, Fault, FaultKind, Host},
@@ -27,6 +27,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         if let Some(partitions) = topic.partitions {
             shared.cluster.create_topic(topic.name, partitions, BROKERS as i16, &[])?;
         }
+    }
+    if shared.plan.copies.is_some() {
+        shared.cluster.create_topic(OUTPUT, shared.plan.partitions, BROKERS as i16, &[])?;
     }
     shared.cluster.settled().await;
     shared.stage.send_replace(Stage::Running);

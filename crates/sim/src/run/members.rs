@@ -138,7 +138,7 @@ fn tell(shared: &Shared, member: u32, what: &str, error: &Error) {
 }
 
 /// The last record of every partition was given to somebody, and nothing more comes.
-fn is_done(shared: &Shared) -> bool {
+pub(super) fn is_done(shared: &Shared) -> bool {
     let ends = shared.ends.borrow();
     let Some(ends) = &*ends else { return false };
     let given = shared.given.borrow();
@@ -147,7 +147,7 @@ fn is_done(shared: &Shared) -> bool {
         .all(|(end, partition)| *end == 0 || given.get(&partition).is_some_and(|next| next >= end))
 }
 
-async fn wait_until_done(shared: &Shared) {
+pub(super) async fn wait_until_done(shared: &Shared) {
     let (mut ends, mut given) = (shared.ends.subscribe(), shared.given.subscribe());
     while !is_done(shared) {
         // The senders live in `shared`.

@@ -88,12 +88,13 @@ pub(super) async fn follow(
 pub(super) async fn committed(
     shared: &Shared,
     env: &Env,
+    topic: &str,
     ends: &[i64],
 ) -> Result<Vec<ReadBack>, Error> {
     let config = config(shared).isolation_level(IsolationLevel::ReadCommitted);
     let mut consumer = Consumer::with_env(config, env)?;
     let partitions: Vec<TopicPartition> =
-        (0..shared.plan.partitions).map(|p| TopicPartition::new(TOPIC, p)).collect();
+        (0..ends.len() as i32).map(|p| TopicPartition::new(topic, p)).collect();
     consumer.assign(partitions.iter().cloned());
     for partition in &partitions {
         consumer.seek(partition, 0)?;

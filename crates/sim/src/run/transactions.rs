@@ -81,9 +81,10 @@ enum Intent {
 
 /// Runs transactions until the plan's records are sent; then makes sure that nothing is left open.
 pub(super) async fn run(work: Work, env: Env) -> Result<(), Error> {
-    let mut worker = Worker { outcomes: JoinSet::new(), number: 0, work, env };
+    let mut worker = Worker { outcomes: JoinSet::new(), number: 0, rests: 0, work, env };
     let mut producer = worker.take_over().await?;
     while worker.number < worker.work.plan.records {
+        worker.rest().await;
         let intent = match worker.work.entropy.below(10) {
             0..=1 => Intent::Abort,
             2 => Intent::Zombie,
@@ -105,6 +106,8 @@ struct Worker {
     work: Work,
     env: Env,
     number: u32,
+    /// Pauses between bursts so far.
+    rests: u32,
     outcomes: JoinSet<()>,
 }
 
@@ -211,6 +214,15 @@ impl Worker {
     async fn pause(&self) {
         let spread = 2 * self.work.plan.pause.as_micros() as u64;
         sleep(Duration::from_micros(self.work.entropy.below(spread + 1))).await;
+    }
+
+    /// Rests before a transaction whose first record begins a burst, or follows its begin.
+    async fn rest(&mut self) {
+        let burst = self.work.shared.plan.ids.as_ref().map_or(u32::MAX, |ids| ids.burst);
+        if self.number / burst > self.rests {
+            self.rests += 1;
+            self.work.rest(burst).await;
+        }
     }
 
     fn next_id(&mut self) -> RecordId {

@@ -9,7 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Shared, Stage, reader, topics::Place, transactions, wanderer};
+use super::{Shared, Stage, TOPIC, copies, reader, topics::Place, transactions, wanderer};
 use crate::{
     history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
     net::{self, Client, TurmoilNet},
@@ -42,7 +42,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let entropy = shared.entropy.fork();
         let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
         let work = Work { shared: shared.clone(), index: index as u32, plan, entropy };
-        if shared.plan.scenario == Some(Scenario::Transactions) {
+        if shared.plan.is_transactional() {
             producers.spawn(transactions::run(work, env));
         } else {
             producers.spawn(work.run(env));
@@ -61,10 +61,10 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.cluster.wait_until(|_| shared.is_whole()).await;
     shared.note("reading back");
     let read = read_everything(&shared).await?;
-    if shared.plan.scenario == Some(Scenario::Transactions) {
+    if shared.plan.is_transactional() {
         shared.note("reading what is committed");
         let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
-        let committed = reader::committed(&shared, &env, &read).await?;
+        let committed = reader::committed(&shared, &env, TOPIC, &read).await?;
         shared.history.lock().committed = committed;
     }
     shared.ends.send_replace(Some(read));
@@ -74,6 +74,10 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     }
     shared.note("waiting for the consumer to read everything");
     consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
+    if shared.plan.copies.is_some() {
+        let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
+        copies::read_back(&shared, &env).await?;
+    }
     shared.stage.send_replace(Stage::Done);
     Ok(())
 }
@@ -96,6 +100,7 @@ impl Work {
         for number in 0..self.plan.records {
             let spread = 2 * self.plan.pause.as_micros() as u64;
             sleep(Duration::from_micros(self.entropy.below(spread + 1))).await;
+            self.rest(number).await;
             let id = RecordId { producer: self.index, number };
             let slot = self.begin(id);
             let sent = match self.is_impatient() {
@@ -147,6 +152,14 @@ impl Work {
         }
         client.leave();
         producer.close().await
+    }
+
+    /// Waits between two bursts.
+    pub(super) async fn rest(&self, number: u32) {
+        let Some(ids) = &self.shared.plan.ids else { return };
+        if number > 0 && number.is_multiple_of(ids.burst) {
+            sleep(ids.rest).await;
+        }
     }
 
     pub(super) fn config(&self) -> ProducerConfig {

@@ -7,6 +7,7 @@ use curtail_proto::{
     later::Later,
     membership::Identity,
     metadata::Node,
+    plant::{Plant, planted},
     position::{Policy, Version},
 };
 use curtail_wire::{ErrorCode, cold::messages};
@@ -277,7 +278,7 @@ async fn as_anybody(
             messages::OffsetFetchRequest::default()
                 .with_group_id(text(&group.id).into())
                 .with_topics(Some(topics.collect()))
-                .with_require_stable(version >= STABLE)
+                .with_require_stable(version >= STABLE && !planted(Plant::UnstableOffsets))
         })
         .await?;
     Ok((ErrorCode(answer.error_code), answered!(answer.topics)))

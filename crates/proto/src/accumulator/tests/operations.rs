@@ -128,7 +128,7 @@ enum Step {
     Learn,
     /// The oldest batch that is not in flight expires.
     Expire,
-    /// The brokers forget the producer, which has been idle for `producer.id.expiration.ms`.
+    /// Everything is settled, and after `delivery.timeout.ms` the brokers forget the producer.
     Forget,
     /// An unclean election loses the last batch.
     Truncate,
@@ -203,12 +203,9 @@ struct World {
     in_flight: VecDeque<(Batch<u32>, Option<ErrorCode>)>,
     appended: u32,
     outcomes: BTreeMap<u32, Outcome>,
-    /// Whether the oldest batch may be out of order: a batch has expired, the brokers have forgotten the producer, or a
-    /// topic was deleted with a batch that the next topic lacks, between two that it gets.
+    /// Whether the oldest batch may be out of order: a batch has expired, or a topic was deleted with a batch that the next
+    /// topic lacks, between two that it gets.
     excused: bool,
-    /// Whether the brokers have forgotten the producer. The client cannot know, and they take its second batch after a
-    /// refusal of the first.
-    is_forgotten: bool,
     /// Records that an unclean election lost.
     truncated: BTreeSet<u32>,
 }
@@ -230,7 +227,6 @@ impl World {
             appended: 0,
             outcomes: BTreeMap::new(),
             excused: false,
-            is_forgotten: false,
             truncated: BTreeSet::new(),
         }
     }
@@ -252,10 +248,9 @@ impl World {
             Step::Learn => self.target.incarnation = self.broker.incarnation,
             Step::Expire => self.expire(),
             Step::Forget => {
-                if self.queue.is_idle() && self.in_flight.is_empty() {
-                    (self.excused, self.is_forgotten) = (true, true);
-                    self.broker.producers.clear();
-                }
+                self.finish()?;
+                self.now += self.policy.delivery_timeout;
+                self.broker.producers.clear();
             }
             Step::Truncate => {
                 let lost = self.broker.truncate();
@@ -449,7 +444,7 @@ impl World {
         for log in &self.broker.logs {
             let distinct: BTreeSet<&u32> = log.iter().collect();
             prop_assert_eq!(distinct.len(), log.len(), "repeated: {:?}", log);
-            prop_assert!(self.is_forgotten || log.is_sorted(), "out of order: {:?}", log);
+            prop_assert!(log.is_sorted(), "out of order: {:?}", log);
         }
         let present: BTreeSet<u32> = self.broker.logs.iter().flatten().copied().collect();
         let kept: BTreeSet<u32> = present.union(&self.truncated).copied().collect();

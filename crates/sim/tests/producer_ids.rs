@@ -1,0 +1,27 @@
+//! Producers that brokers forget, and producer epochs that run out.
+
+use curtail_sim::{Plan, Report, Scenario, history::Outcome, run, trace::Keep};
+
+/// Seeds that a test run plays.
+const SEEDS: u64 = 12;
+
+fn plays() -> Vec<Report> {
+    (1..=SEEDS).map(|seed| run(&Plan::of(Scenario::ProducerIds, seed), Keep::Tail)).collect()
+}
+
+#[test]
+fn producers_continue_after_brokers_forget_them_and_epochs_run_out() {
+    let reports = plays();
+    let broken = reports.iter().filter(|report| !report.violations.is_empty());
+    let broken: Vec<String> = broken.map(Report::describe).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    // Records of the last burst, long after brokers have forgotten the producers, are acknowledged.
+    for report in &reports {
+        let last = report.history.sent.last().map(|sent| sent.at).unwrap_or_default();
+        let late = report.history.sent.iter().any(|sent| {
+            sent.at + std::time::Duration::from_secs(2) > last
+                && matches!(sent.outcome, Outcome::Acknowledged { .. })
+        });
+        assert!(late, "seed {}: nothing is acknowledged in the last burst", report.seed);
+    }
+}
