@@ -200,7 +200,6 @@ impl TopicConfig {
                 .map_or(cluster.log_flush_each, |messages| messages == 1),
             tail_cache_bytes: cluster.log_tail_cache_bytes,
             plant: cluster.plant,
-            ..defaults
         }
     }
 

@@ -121,7 +121,8 @@ impl Listener for RealListener {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use tokio::io::AsyncReadExt as _;
 

@@ -45,9 +45,11 @@ pub(super) fn answered(
 /// A connection opened, or was lost with `error`.
 pub(super) fn connection(broker: i32, error: Option<&crate::Error>) {
     match error {
-        None => tracing::trace!(target: TRACE_TARGET, event = "connected", broker),
+        None => {
+            tracing::trace!(target: TRACE_TARGET, event = "connected", broker);
+        }
         Some(error) => {
-            tracing::trace!(target: TRACE_TARGET, event = "disconnected", broker, %error)
+            tracing::trace!(target: TRACE_TARGET, event = "disconnected", broker, %error);
         }
     }
 }

@@ -39,6 +39,8 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
         error_us: None,
         acknowledge_us: None,
         exemplars: ["commit", "publish", "commit"].map(exemplar).into(),
+        timelines: Vec::new(),
+        requests_served: [].into(),
         brokers: Vec::new(),
         rounds: vec![RoundReport::default()],
         extra: [("moves".to_owned(), 100.0)].into(),

@@ -32,6 +32,8 @@ pub(crate) fn arm(name: &str, p99: &[f64]) -> ArmReport {
         error_us: None,
         acknowledge_us: None,
         exemplars: Vec::new(),
+        timelines: Vec::new(),
+        requests_served: [].into(),
         brokers: Vec::new(),
         rounds: p99.iter().map(round).collect(),
         extra: [].into(),
