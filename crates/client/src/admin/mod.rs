@@ -181,7 +181,8 @@ impl Attempts<'_> {
 
     /// One try, ended by the deadline.
     async fn run<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
-        let attempt = async { timeout_at(self.deadline, attempt).await };
+        // Boxed: nested in a caller's futures, the whole type would be beyond what the compiler looks into by default.
+        let attempt = Box::pin(async { timeout_at(self.deadline, attempt).await });
         match within(&self.shared.runtime, attempt).await {
             Ok(result) => result,
             Err(_) => Err(self.timed_out()),
