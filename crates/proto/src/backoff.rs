@@ -27,6 +27,13 @@ impl Backoff {
         Self { initial: SOON.min(self.initial), ..*self }
     }
 
+    /// Shorter waits, for one small request whose reason to wait ends within milliseconds and is not the client's to end:
+    /// from 20 ms up to the first wait of this one.
+    #[must_use]
+    pub fn brief(&self) -> Self {
+        Self { max: self.initial, ..self.soon() }
+    }
+
     /// Longer waits, for what does harm when it is tried in vain: from the longest wait of this one up to eight times that.
     #[must_use]
     pub fn rare(&self) -> Self {

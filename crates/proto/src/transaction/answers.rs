@@ -338,7 +338,7 @@ impl<E: Clone> Machine<E> {
 
     fn repeat_soon(&mut self, reason: Reason<E>, now: Instant, unit: f64) {
         self.failures += 1;
-        self.not_before = Some(now.later(self.backoff.soon().after(self.failures, unit)));
+        self.not_before = Some(now.later(self.backoff.brief().after(self.failures, unit)));
         self.last = Some(reason);
     }
 }
