@@ -51,7 +51,7 @@ const APACHE_RUN: Duration = Duration::from_secs(15);
 const MOVES: [f64; 2] = [0.35, 0.7];
 const MOVE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Apache Kafka: length of a rehearsal, in a topic of its own. Code that a broker has hardly ever run is slow; a topic that
+/// Apache Kafka: length of a rehearsal, in a separate topic. Code that a broker has hardly ever run is slow; a topic that
 /// has been through moves before would hide what users of a new one meet.
 const REHEARSAL: Duration = Duration::from_secs(5);
 

@@ -412,7 +412,7 @@ pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
     until_no_faster(turn.told, || Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
 }
 
-/// As [`rehearse`], in a topic with so many partitions that is deleted afterwards, with a script that is given the start of
+/// As [`rehearse`], in a separate topic with this number of partitions, deleted afterwards, with a script that is given the start of
 /// each run and the topic: the brokers are warm, and the topic of the run is new.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ use crate::{
     timeline::{Place, RecordTimeline, Timeline},
 };
 
-/// Records of one run that get a timeline: the slowest of so many partitions.
+/// Maximum number of partitions per run whose slowest record gets a timeline.
 const TIMELINES: usize = 5;
 
 /// What is to be seen of a load's records.
@@ -186,7 +186,7 @@ impl Observation {
         self.readings = readings;
     }
 
-    /// What was traced of a load that another client sent: the brokers' part.
+    /// Adds the trace of a load that another client sent: the brokers' part.
     pub(super) fn traced(&mut self, timeline: Option<Timeline>) {
         self.timeline = timeline;
     }

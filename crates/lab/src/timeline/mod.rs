@@ -30,9 +30,9 @@ pub struct Line {
 /// The timeline of one of the slowest records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordTimeline {
-    /// Its partition.
+    /// Partition.
     pub partition: i32,
-    /// Its offset.
+    /// Offset.
     pub offset: i64,
     /// From the intended send time until it was acknowledged.
     pub latency_ms: f64,
@@ -68,7 +68,7 @@ impl Tracer {
         Ok(Self { collector, epoch: (Instant::now(), SystemTime::now()) })
     }
 
-    /// What has happened since the last call, for a run whose first record was due at `start`.
+    /// Returns the events since the last call, for a run whose first record was due at `start`.
     pub(crate) fn take(
         &self,
         start: Instant,

@@ -190,7 +190,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// What was traced of a load to this topic whose first record was due at `start`; `None` unless asked for.
+    /// The trace of a load to this topic whose first record was due at `start`; `None` unless asked for.
     pub(super) fn timeline(&self, topic: &str, start: Instant) -> Result<Option<Timeline>> {
         let Some(tracer) = &self.tracer else { return Ok(None) };
         let id = self.describe(topic)?.id.map(|id| URL_SAFE_NO_PAD.encode(id));
