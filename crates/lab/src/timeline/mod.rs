@@ -3,6 +3,7 @@
 //! The client's part comes from its trace events (`curtail::TRACE_TARGET`), the brokers' part from the request log of Apache
 //! Kafka. Both cost CPU time, so a run with timelines (`curtail lab run --why`) explains latencies and does not compare them.
 
+#[cfg_attr(not(feature = "apache"), allow(dead_code, reason = "for Apache Kafka only"))]
 mod broker;
 mod client;
 mod explain;
@@ -14,7 +15,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::broker::{Served, parse};
+pub(crate) use self::broker::Served;
+#[cfg(feature = "apache")]
+pub(crate) use self::broker::parse;
 use self::client::{Collector, Traced};
 use crate::perf::Result;
 
