@@ -129,8 +129,8 @@ impl ApacheClusterBuilder {
         self
     }
 
-    /// Has every broker write each request it has served to its log ([`ApacheCluster::log_path`]), with times in UTC
-    /// (logger `kafka.request.logger` at `DEBUG`). It costs the brokers CPU time.
+    /// Enables the request log of every broker (logger `kafka.request.logger` at `DEBUG`), with times in UTC, in
+    /// [`ApacheCluster::log_path`]. It costs the brokers CPU time.
     pub fn request_log(self) -> Self {
         self.jvm("-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug".into())
             .jvm("-Duser.timezone=UTC".into())

@@ -17,8 +17,8 @@
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
 //! ([`PartitionQueue::take`]), moving what was never sent ([`PartitionQueue::take_movable`],
 //! [`PartitionQueue::adopt`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
-//! [`PartitionQueue::renumber`], [`PartitionQueue::fail`], [`PartitionQueue::split`]), deadlines ([`PartitionQueue::expire`]), the end of a transaction
-//! ([`PartitionQueue::give_up`]).
+//! [`PartitionQueue::renumber`], [`PartitionQueue::fail`], [`PartitionQueue::split`]), deadlines
+//! ([`PartitionQueue::expire`]), the end of a transaction ([`PartitionQueue::give_up`]).
 
 use std::{
     collections::VecDeque,

@@ -224,7 +224,7 @@ pub struct History {
 /// A disk that returned errors.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskFailure {
-    /// Its broker.
+    /// Broker.
     pub broker: i32,
     /// When it returned the first error.
     pub failed: Duration,

@@ -13,6 +13,7 @@ mod payload;
 pub mod plan;
 mod readback;
 mod run;
+pub mod seeds;
 pub mod trace;
 pub mod world;
 

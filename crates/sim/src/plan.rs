@@ -248,7 +248,7 @@ pub enum FaultKind {
     },
     /// Bits of a broker's logs flip, and a follower that has lost a part of its logs replicates them.
     Corrupt {
-        /// Whose logs decay.
+        /// Broker whose logs decay.
         broker: i32,
         /// The follower.
         follower: i32,

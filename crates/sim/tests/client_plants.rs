@@ -1,9 +1,7 @@
 //! Bugs planted in the client, one for each class that the checker must see. The feature `plants` of the client is on in
 //! the tests of this crate only, and a plant is off unless a plan chooses it.
 
-use std::collections::BTreeSet;
-
-use curtail_sim::{ClientPlant, Plan, Scenario, checker::Violation, run, trace::Keep};
+use curtail_sim::{ClientPlant, Plan, Scenario};
 
 /// Seeds within which a planted bug must show.
 const SEEDS: u64 = 200;
@@ -11,15 +9,9 @@ const SEEDS: u64 = 200;
 /// Runs seeds of a scenario until one shows a violation of one of the `expected` kinds: first one that has found the plant
 /// before, then all of them.
 fn must_be_caught(plant: ClientPlant, scenario: Scenario, likely: u64, expected: &[&str]) {
-    let mut seen = BTreeSet::new();
-    for seed in std::iter::once(likely).chain(0..SEEDS) {
-        let plan = Plan::of(scenario, seed).with_client_plant(plant);
-        seen.extend(run(&plan, Keep::Tail).violations.iter().map(Violation::kind));
-        if expected.iter().any(|kind| seen.contains(kind)) {
-            return;
-        }
-    }
-    panic!("{plant:?} was not caught as {expected:?} in {SEEDS} seeds; seen: {seen:?}");
+    let seeds = std::iter::once(likely).chain(0..SEEDS);
+    let plans = seeds.map(|seed| Plan::of(scenario, seed).with_client_plant(plant));
+    curtail_sim::seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
 }
 
 /// One test for each plant, so that they run in parallel.

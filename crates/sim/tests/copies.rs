@@ -1,8 +1,6 @@
 //! Read-process-write with groups and transactions, while applications crash and coordinators move.
 
-use curtail_sim::{
-    Plan, Plant, Report, Scenario, checker::Violation, plan::CopyEnd, run, trace::Keep,
-};
+use curtail_sim::{Plan, Plant, Scenario, plan::CopyEnd, seeds};
 
 /// Seeds that each test run plays.
 const SEEDS: u64 = 12;
@@ -11,11 +9,8 @@ const PLANT_SEEDS: u64 = 200;
 
 #[test]
 fn each_input_record_is_copied_exactly_once() {
-    let reports: Vec<Report> =
-        (0..SEEDS).map(|seed| run(&Plan::of(Scenario::Copies, seed), Keep::Tail)).collect();
-    let broken = reports.iter().filter(|report| !report.violations.is_empty());
-    let broken: Vec<String> = broken.map(Report::describe).collect();
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    let reports = seeds::intact((0..SEEDS).map(|seed| Plan::of(Scenario::Copies, seed)))
+        .unwrap_or_else(|broken| panic!("{broken}"));
     // A run without copies would prove nothing.
     let copies: usize =
         reports.iter().filter_map(|report| report.history.copies.as_ref()).map(Vec::len).sum();
@@ -40,12 +35,7 @@ fn seeds_have_every_end_of_an_application_and_both_transaction_versions() {
 #[test]
 fn offsets_that_any_generation_may_commit_are_caught_as_double_copies() {
     // The first seed has found the plant before.
-    for seed in std::iter::once(119).chain(0..PLANT_SEEDS) {
-        let plan = Plan::of(Scenario::Copies, seed).with_plant(Plant::TakeAnyCommit);
-        let violations = run(&plan, Keep::Tail).violations;
-        if violations.iter().any(|v| matches!(v, Violation::CopiedTwice { .. })) {
-            return;
-        }
-    }
-    panic!("not caught in {PLANT_SEEDS} seeds");
+    let seeds = std::iter::once(119).chain(0..PLANT_SEEDS);
+    let plans = seeds.map(|seed| Plan::of(Scenario::Copies, seed).with_plant(Plant::TakeAnyCommit));
+    curtail_sim::seeds::caught(plans, &["copied-twice"]).unwrap_or_else(|not| panic!("{not}"));
 }

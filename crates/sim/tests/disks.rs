@@ -1,8 +1,6 @@
 //! Disks that tear, fail and decay, and a controller that crashes; for each a planted bug that its seeds must find.
 
-use std::collections::BTreeSet;
-
-use curtail_sim::{Plan, Plant, Report, Scenario, checker::Violation, run, trace::Keep};
+use curtail_sim::{Plan, Plant, Report, Scenario, seeds};
 
 /// Seeds of each scenario.
 const SEEDS: u64 = 8;
@@ -10,27 +8,12 @@ const SEEDS: u64 = 8;
 const PLANT_SEEDS: u64 = 200;
 
 fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {
-    let reports: Vec<Report> =
-        (0..SEEDS).map(|seed| run(&Plan::of(scenario, seed), Keep::Tail)).collect();
-    let broken = reports.iter().filter(|report| !report.violations.is_empty());
-    let broken: Vec<String> = broken.map(Report::describe).collect();
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
-    let sent: usize = reports.iter().map(|report| report.counts.sent).sum();
-    let acknowledged: usize = reports.iter().map(|report| report.counts.acknowledged).sum();
-    assert!(acknowledged * 2 > sent, "{scenario}: {acknowledged} of {sent}");
-    reports
+    seeds::intact_scenario(scenario, SEEDS).unwrap_or_else(|broken| panic!("{broken}"))
 }
 
 fn must_be_caught(scenario: Scenario, plant: Plant, expected: &[&str]) {
-    let mut seen = BTreeSet::new();
-    for seed in 0..PLANT_SEEDS {
-        let report = run(&Plan::of(scenario, seed).with_plant(plant), Keep::Tail);
-        seen.extend(report.violations.iter().map(Violation::kind));
-        if expected.iter().any(|kind| seen.contains(kind)) {
-            return;
-        }
-    }
-    panic!("{plant:?} was not caught as {expected:?} in {PLANT_SEEDS} seeds; seen: {seen:?}");
+    let plans = (0..PLANT_SEEDS).map(|seed| Plan::of(scenario, seed).with_plant(plant));
+    seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
 }
 
 #[test]

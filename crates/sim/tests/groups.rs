@@ -3,10 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use curtail_sim::{
-    Plan, Plant, Report, Scenario, checker::Violation, history::What, plan::MemberBug, run,
-    trace::Keep,
-};
+use curtail_sim::{Plan, Plant, Scenario, history::What, plan::MemberBug, run, seeds, trace::Keep};
 
 /// Seeds in all; each test takes a share, so that the shares run beside each other.
 const SEEDS: u64 = 120;
@@ -21,13 +18,8 @@ fn of_seed(seed: u64) -> Plan {
 }
 
 fn share(number: u64) {
-    let failed: Vec<Report> = (CLOSER + number..SEEDS)
-        .step_by(SHARES as usize)
-        .map(|seed| run(&of_seed(seed), Keep::Tail))
-        .filter(|report| !report.violations.is_empty())
-        .collect();
-    let described: Vec<String> = failed.iter().map(Report::describe).collect();
-    assert!(failed.is_empty(), "{}", described.join("\n"));
+    let share = (CLOSER + number..SEEDS).step_by(SHARES as usize);
+    seeds::intact(share.map(of_seed)).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[test]
@@ -87,15 +79,8 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 fn must_be_caught(planted: impl Fn(Plan) -> Plan, expected: &[&str]) {
-    let mut seen = BTreeSet::new();
-    for seed in 0..PLANT_SEEDS {
-        let report = run(&planted(of_seed(seed)), Keep::Tail);
-        seen.extend(report.violations.iter().map(Violation::kind));
-        if expected.iter().any(|kind| seen.contains(kind)) {
-            return;
-        }
-    }
-    panic!("not caught as {expected:?} in {PLANT_SEEDS} seeds; seen: {seen:?}");
+    let plans = (0..PLANT_SEEDS).map(|seed| planted(of_seed(seed)));
+    seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{not}"));
 }
 
 #[test]

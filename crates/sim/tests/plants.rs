@@ -1,23 +1,14 @@
 //! Planted bugs: the checker must see each one, by its kind, within a bounded number of seeds.
 
-use std::collections::BTreeSet;
-
-use curtail_sim::{Plan, Plant, checker::Violation, run, trace::Keep};
+use curtail_sim::{Plan, Plant, seeds};
 
 /// Seeds within which a planted bug must show.
 const SEEDS: u64 = 60;
 
 /// Runs seeds until one shows a violation of one of the `expected` kinds.
 fn must_be_caught(plant: Plant, expected: &[&str]) {
-    let mut seen = BTreeSet::new();
-    for seed in 0..SEEDS {
-        let report = run(&Plan::from_seed(seed).with_plant(plant), Keep::Tail);
-        seen.extend(report.violations.iter().map(Violation::kind));
-        if expected.iter().any(|kind| seen.contains(kind)) {
-            return;
-        }
-    }
-    panic!("{plant:?} was not caught as {expected:?} in {SEEDS} seeds; seen: {seen:?}");
+    let plans = (0..SEEDS).map(|seed| Plan::from_seed(seed).with_plant(plant));
+    seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
 }
 
 #[test]

@@ -1,23 +1,17 @@
 //! Producers that brokers forget, and producer epochs that run out.
 
-use curtail_sim::{Plan, Report, Scenario, history::Outcome, run, trace::Keep};
+use curtail_sim::{Plan, Scenario, history::Outcome, seeds};
 
 /// Seeds that a test run plays.
 const SEEDS: u64 = 12;
 /// Seeds in which brokers that had forgotten a producer took its second batch before the first.
 const FORGOTTEN: [u64; 5] = [0, 61, 83, 97, 272];
 
-fn plays() -> Vec<Report> {
-    let seeds = (1..=SEEDS).chain(FORGOTTEN);
-    seeds.map(|seed| run(&Plan::of(Scenario::ProducerIds, seed), Keep::Tail)).collect()
-}
-
 #[test]
 fn producers_continue_after_brokers_forget_them_and_epochs_run_out() {
-    let reports = plays();
-    let broken = reports.iter().filter(|report| !report.violations.is_empty());
-    let broken: Vec<String> = broken.map(Report::describe).collect();
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    let seeds = (1..=SEEDS).chain(FORGOTTEN);
+    let reports = seeds::intact(seeds.map(|seed| Plan::of(Scenario::ProducerIds, seed)))
+        .unwrap_or_else(|broken| panic!("{broken}"));
     // Records of the last burst, long after brokers have forgotten the producers, are acknowledged.
     for report in &reports {
         let last = report.history.sent.last().map(|sent| sent.at).unwrap_or_default();

@@ -1,10 +1,8 @@
 //! Seeds for one kind of trouble at a time, and for each kind a planted bug that its seeds must find.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use curtail_sim::{
-    Plan, Plant, Report, Scenario, checker::Violation, history::End, run, trace::Keep,
-};
+use curtail_sim::{Plan, Plant, Scenario, history::End, run, seeds, trace::Keep};
 
 /// Seeds of each kind.
 const SEEDS: u64 = 20;
@@ -18,27 +16,12 @@ fn nothing_is_broken(scenario: Scenario) {
 }
 
 fn nothing_is_broken_in(scenario: Scenario, seeds: u64) {
-    let reports: Vec<Report> =
-        (0..seeds).map(|seed| run(&Plan::of(scenario, seed), Keep::Tail)).collect();
-    let broken = reports.iter().filter(|report| !report.violations.is_empty());
-    let broken: Vec<String> = broken.map(Report::describe).collect();
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
-    // Worth something: most records get through, whatever happens.
-    let sent: usize = reports.iter().map(|report| report.counts.sent).sum();
-    let acknowledged: usize = reports.iter().map(|report| report.counts.acknowledged).sum();
-    assert!(acknowledged * 2 > sent, "{scenario}: {acknowledged} of {sent}");
+    seeds::intact_scenario(scenario, seeds).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 fn must_be_caught(scenario: Scenario, plant: Plant, expected: &[&str]) {
-    let mut seen = BTreeSet::new();
-    for seed in 0..PLANT_SEEDS {
-        let report = run(&Plan::of(scenario, seed).with_plant(plant), Keep::Tail);
-        seen.extend(report.violations.iter().map(Violation::kind));
-        if expected.iter().any(|kind| seen.contains(kind)) {
-            return;
-        }
-    }
-    panic!("{plant:?} was not caught as {expected:?} in {PLANT_SEEDS} seeds; seen: {seen:?}");
+    let plans = (0..PLANT_SEEDS).map(|seed| Plan::of(scenario, seed).with_plant(plant));
+    seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
 }
 
 #[test]

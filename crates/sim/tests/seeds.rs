@@ -1,6 +1,6 @@
 //! The seeds that every test run goes through.
 
-use curtail_sim::{Plan, Report, Scenario, run, trace::Keep};
+use curtail_sim::{Plan, Scenario, run, seeds, trace::Keep};
 
 /// Seeds in all; each test takes a share, so that the shares run beside each other.
 const SEEDS: u64 = 200;
@@ -9,13 +9,8 @@ const CLOSER: u64 = 40;
 const SHARES: u64 = 4;
 
 fn share(number: u64) {
-    let failed: Vec<Report> = (CLOSER + number..SEEDS)
-        .step_by(SHARES as usize)
-        .map(|seed| run(&Plan::from_seed(seed), Keep::Tail))
-        .filter(|report| !report.violations.is_empty())
-        .collect();
-    let described: Vec<String> = failed.iter().map(Report::describe).collect();
-    assert!(failed.is_empty(), "{}", described.join("\n"));
+    let share = (CLOSER + number..SEEDS).step_by(SHARES as usize);
+    seeds::intact(share.map(Plan::from_seed)).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[test]
@@ -42,10 +37,8 @@ fn no_record_is_lost_doubled_or_reordered_share_3() {
 /// it was; these stay because they cost nothing.
 #[test]
 fn seeds_that_found_bugs_stay_quiet() {
-    for seed in [773, 2260] {
-        let report = run(&Plan::from_seed(seed), Keep::Tail);
-        assert!(report.violations.is_empty(), "{}", report.describe());
-    }
+    let plans = [773, 2260].map(Plan::from_seed);
+    seeds::intact(plans).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 /// As above, of scenarios: a commit of a membership that had ended, disk faults that waited for each other, repeats at an
@@ -58,12 +51,10 @@ fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
         (Scenario::StaleMetadata, &[78, 476]),
         (Scenario::Topics, &[1]),
     ];
-    for (scenario, seeds) in found {
-        for seed in seeds {
-            let report = run(&Plan::of(scenario, *seed), Keep::Tail);
-            assert!(report.violations.is_empty(), "{}", report.describe());
-        }
-    }
+    let plans = found
+        .into_iter()
+        .flat_map(|(scenario, seeds)| seeds.iter().map(move |seed| Plan::of(scenario, *seed)));
+    seeds::intact(plans).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //! [`Connection`] is straight-line: one request at a time, for control traffic and for lanes that keep their own
 //! order. The produce lane takes it apart ([`Connection::into_parts`]) to write and read at the same time.
 
+#[cfg(test)]
+mod tests;
+
 use std::{io, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -1,8 +1,7 @@
 //! Trace events of the producer's requests.
 //!
-//! One event for each request, response, connection and batch that goes back to its queue. Batches are named
-//! `topic-partition`, leader epoch, base sequence (its producer epoch and first sequence number identify a batch over all
-//! attempts), records, attempt. A disabled event costs one load and a branch per request.
+//! One event for each request, response and connection. Producer epoch and first sequence number identify a batch over all
+//! attempts. A disabled event costs one load and a branch.
 
 use std::fmt;
 

@@ -25,7 +25,7 @@ pub struct MemDisk {
 struct Shared {
     files: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     dirs: BTreeSet<PathBuf>,
-    /// Paths that changed since their directory was synced, with the file that was there before.
+    /// Paths changed since their directory was last synced, with the file each had before.
     unsynced: BTreeMap<PathBuf, Option<Arc<Mutex<Content>>>>,
     capacity: Option<u64>,
     used: u64,

@@ -208,7 +208,7 @@ fn a_torn_crash_keeps_synced_bytes_under_synced_names() {
         assert_eq!(disk.used(), left.len() as u64);
         lengths.insert(left.len());
         holes += u32::from(left[3..].contains(&0));
-        // What is left is durable.
+        // The remaining bytes are durable.
         disk.crash_torn(dice(seed + 1));
         assert_eq!(disk.read_all(path).unwrap(), left);
     }

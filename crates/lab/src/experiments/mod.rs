@@ -157,6 +157,21 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Every arm with Curtail at full length on this cluster, without a reader or timelines.
+    #[must_use]
+    pub fn new(cluster: ClusterKind) -> Self {
+        Self {
+            cluster,
+            arm: None,
+            clients: vec![Client::Curtail],
+            peers: None,
+            scale: 1.0,
+            seed: 1,
+            reader: false,
+            why: false,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         if !(self.scale > 0.0 && self.scale <= 1.0) {
             return Err(Error::Options("the scale must be above 0 and at most 1".into()));

@@ -17,7 +17,7 @@ pub(crate) struct Served {
     pub(super) correlation_id: i32,
     pub(super) took: Took,
     /// Of Produce and Fetch requests and their responses.
-    pub(super) partitions: Vec<Served1>,
+    pub(super) partitions: Vec<ServedPartition>,
 }
 
 /// Where the time of a request went, in milliseconds.
@@ -36,7 +36,7 @@ pub(super) struct Took {
 
 /// One partition of a Produce or Fetch request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Served1 {
+pub(super) struct ServedPartition {
     /// Topic name or id, whichever the version has.
     pub(super) topic: String,
     pub(super) partition: i32,
@@ -57,7 +57,7 @@ impl Served {
         self.client.strip_prefix("broker-")?.split("-fetcher-").next()?.parse().ok()
     }
 
-    pub(super) fn partition(&self, topics: &[String], partition: i32) -> Option<&Served1> {
+    pub(super) fn partition(&self, topics: &[String], partition: i32) -> Option<&ServedPartition> {
         self.partitions.iter().find(|of| of.partition == partition && topics.contains(&of.topic))
     }
 }
@@ -100,20 +100,20 @@ pub(crate) fn parse(broker: i32, line: &str) -> Option<Served> {
 /// Topics, the name of their list of partitions, and the name of a partition's index.
 type Listed<'a> = (&'a Value, &'a str, &'a str);
 
-fn partitions(asked: Listed<'_>, told: Listed<'_>) -> Vec<Served1> {
-    let mut all: Vec<Served1> = Vec::new();
+fn partitions(asked: Listed<'_>, told: Listed<'_>) -> Vec<ServedPartition> {
+    let mut all: Vec<ServedPartition> = Vec::new();
     each(asked, |topic, partition, value| {
         let offset = value["fetchOffset"].as_i64();
         let epoch =
             value["currentLeaderEpoch"].as_i64().and_then(|epoch| i32::try_from(epoch).ok());
         let asked = offset.map(|offset| (offset, epoch.unwrap_or(-1)));
-        all.push(Served1 { topic, partition, asked, told: None });
+        all.push(ServedPartition { topic, partition, asked, told: None });
     });
     each(told, |topic, partition, value| {
         let told = value["errorCode"].as_i64().map(|code| (code, value["highWatermark"].as_i64()));
         match all.iter_mut().find(|of| of.partition == partition && of.topic == topic) {
             Some(of) => of.told = told,
-            None => all.push(Served1 { topic, partition, asked: None, told }),
+            None => all.push(ServedPartition { topic, partition, asked: None, told }),
         }
     });
     all

@@ -6,7 +6,7 @@ use curtail::ErrorCode;
 
 use super::{
     Line, Place, Timeline,
-    broker::{Served, Served1, Took},
+    broker::{Served, ServedPartition, Took},
     client::Traced,
 };
 
@@ -219,7 +219,7 @@ impl Timeline {
     fn followers(&self, place: Place, leaders: &[(i32, f64)], end: f64) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut listed: BTreeMap<(i32, i32), usize> = BTreeMap::new();
-        let mut fetches: Vec<(&Served, &Served1)> = self
+        let mut fetches: Vec<(&Served, &ServedPartition)> = self
             .served
             .iter()
             .filter(|served| served.api == "FETCH" && served.follower().is_some())
@@ -245,7 +245,7 @@ impl Timeline {
                 format!(" from offset {offset} with leader epoch {epoch}")
             });
             let told = match of.told {
-                None => "nothing of it in the response".to_owned(),
+                None => "the response leaves it out".to_owned(),
                 Some((0, mark)) => format!("high watermark {}", mark.unwrap_or(-1)),
                 Some((code, _)) => ErrorCode(i16::try_from(code).unwrap_or(-1)).name().to_owned(),
             };

@@ -79,8 +79,8 @@ impl<C> PartitionQueue<C> {
         self.numbering.is_some_and(|n| n.identity() == identity && n.has_gap)
     }
 
-    /// Whether the next batch comes after a sequence that is lost, or had it itself, and so has to wait for the next epoch. Under this epoch the
-    /// broker may refuse it; and each batch more whose outcome is open puts the next epoch off.
+    /// Whether the next batch comes after a sequence that is lost, or had it itself, and so has to wait for the next epoch.
+    /// Under this epoch the broker may refuse it; and each further batch whose outcome is open delays the next epoch.
     pub(super) fn waits_for_next_epoch(&self) -> bool {
         self.numbering.is_some_and(|numbering| numbering.has_gap)
             && self.work.as_ref().is_some_and(|work| {

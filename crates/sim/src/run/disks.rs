@@ -24,7 +24,7 @@ pub(super) async fn crash_controller(shared: &Shared, grow: bool, lasts: Duratio
     }
     let cluster = &shared.cluster;
     if grow {
-        // Changes just before the crash; those that are acknowledged must survive.
+        // Acknowledged changes must survive the crash, also those made just before it.
         let partitions = shared.partitions() + 1;
         let _ = cluster.add_partitions(TOPIC, partitions.min(8));
         let _ = cluster.create_topic(&format!("late-{}", now().as_millis()), 1, 3, &[]);

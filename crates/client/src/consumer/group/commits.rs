@@ -48,7 +48,7 @@ pub(super) enum Authority {
     Owner,
     /// The member's as it was when it let go of them.
     Former(Identity),
-    /// Nobody's: the member has lost the partitions, and others may have committed since.
+    /// None: the member lost the partitions, and other members may have committed since.
     Lost,
 }
 

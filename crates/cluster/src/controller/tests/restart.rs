@@ -27,7 +27,7 @@ fn acl(name: &str) -> Acl {
     }
 }
 
-/// Changes something at random; refused changes are fine, as nothing of them may stay.
+/// Attempts a random change. A refused change must leave no trace.
 fn change(controller: &Controller, epochs: &[i64], dice: &Entropy) {
     let name = format!("t{}", dice.below(4));
     let broker = 1 + dice.below(3) as i32;

@@ -2,23 +2,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-fn setting(cluster: ClusterKind) -> Setting {
-    let clients = vec![crate::peers::Client::Curtail];
-    Setting {
-        cluster,
-        arm: None,
-        clients,
-        peers: None,
-        scale: 1.0,
-        seed: 1,
-        reader: false,
-        why: false,
-    }
-}
-
 #[test]
 fn each_arm_is_one_case_at_one_rate() {
-    let arms = LatencyThroughput.arms(&setting(ClusterKind::Embedded));
+    let arms = LatencyThroughput.arms(&Setting::new(ClusterKind::Embedded));
     let found: BTreeSet<_> = arms
         .iter()
         .filter_map(|arm| {
@@ -27,7 +13,7 @@ fn each_arm_is_one_case_at_one_rate() {
         })
         .collect();
     assert_eq!((arms.len(), found.len()), (24, 24));
-    assert_eq!(LatencyThroughput.arms(&setting(ClusterKind::Apache)).len(), 18);
+    assert_eq!(LatencyThroughput.arms(&Setting::new(ClusterKind::Apache)).len(), 18);
     assert!(find("default-3").is_err());
 }
 

@@ -43,23 +43,9 @@ fn sample(p99: Duration, refreshed: f64, errors: u64) -> Sample {
     sample
 }
 
-fn setting(cluster: ClusterKind) -> Setting {
-    let clients = vec![crate::peers::Client::Curtail];
-    Setting {
-        cluster,
-        arm: None,
-        clients,
-        peers: None,
-        scale: 1.0,
-        seed: 1,
-        reader: false,
-        why: false,
-    }
-}
-
 #[test]
 fn conditions_hold_only_with_the_figures_they_ask_for() {
-    let setting = setting(ClusterKind::Embedded);
+    let setting = Setting::new(ClusterKind::Embedded);
     let held = |ours: Sample, locked: Sample| -> Vec<bool> {
         let arms = [(SNAPSHOTS, ours), (LOCKED, locked)];
         let conditions = MetadataChurn.conditions(&setting, &Arms(&arms));
@@ -75,5 +61,5 @@ fn conditions_hold_only_with_the_figures_they_ask_for() {
 #[test]
 fn another_cluster_is_of_no_use() {
     let cluster = ClusterKind::Bootstrap("127.0.0.1:1".into());
-    assert!(matches!(MetadataChurn.start(&setting(cluster)), Err(Error::Options(_))));
+    assert!(matches!(MetadataChurn.start(&Setting::new(cluster)), Err(Error::Options(_))));
 }

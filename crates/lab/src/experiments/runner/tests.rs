@@ -63,18 +63,7 @@ impl Experiment for Noting {
 }
 
 fn setting(clients: &[Client]) -> Setting {
-    let clients = clients.to_vec();
-    let cluster = ClusterKind::Embedded;
-    Setting {
-        cluster,
-        arm: None,
-        clients,
-        peers: None,
-        scale: 1.0,
-        seed: 1,
-        reader: false,
-        why: false,
-    }
+    Setting { clients: clients.to_vec(), ..Setting::new(ClusterKind::Embedded) }
 }
 
 #[test]

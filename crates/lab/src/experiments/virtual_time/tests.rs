@@ -14,16 +14,7 @@ fn report(name: &str, scale: f64, seed: u64) -> Report {
 }
 
 fn setting(scale: f64, seed: u64) -> Setting {
-    Setting {
-        cluster: ClusterKind::Sim,
-        arm: None,
-        clients: vec![Client::Curtail],
-        peers: None,
-        scale,
-        seed,
-        reader: false,
-        why: false,
-    }
+    Setting { scale, seed, ..Setting::new(ClusterKind::Sim) }
 }
 
 #[test]

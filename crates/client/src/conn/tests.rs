@@ -1,0 +1,41 @@
+use std::net::SocketAddr;
+
+use curtail_net::{BoxFuture, Listener, Net};
+use parking_lot::Mutex;
+
+use super::*;
+
+/// A network that refuses every connection and keeps the options asked for.
+#[derive(Default)]
+struct Refusing(Mutex<Vec<SocketOptions>>);
+
+impl Net for Refusing {
+    fn connect(
+        &self,
+        _: SocketAddr,
+        options: SocketOptions,
+    ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
+        self.0.lock().push(options);
+        Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn listen(&self, _: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+
+    fn resolve<'a>(&'a self, _: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move { Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]) })
+    }
+}
+
+#[tokio::test]
+async fn only_a_produce_connection_outlasts_a_receive_window_closed_for_the_request_timeout() {
+    let net = Arc::new(Refusing::default());
+    let env = Env { net: net.clone(), ..Env::real() };
+    let request_timeout = Duration::from_secs(45);
+    let common = CommonConfig { request_timeout, ..CommonConfig::default() };
+    assert!(Connection::open(&env, &common, "h", 1).await.is_err());
+    assert!(Connection::open_for_produce(&env, &common, "h", 1).await.is_err());
+    let timeouts: Vec<_> = net.0.lock().iter().map(|options| options.user_timeout).collect();
+    assert_eq!(timeouts, [SocketOptions::default().user_timeout, Some(request_timeout)]);
+}
