@@ -136,7 +136,7 @@ pub enum Error {
         /// Why.
         reason: Arc<str>,
     },
-    /// A fetched batch is damaged, or decompresses to more than `curtail.decompressed.batch.max.bytes`. The consumer stays
+    /// A fetched batch is damaged, its broker reports that (CORRUPT_MESSAGE), or it decompresses to more than `curtail.decompressed.batch.max.bytes`. The consumer stays
     /// where it is and reports it again in later polls, while it goes on with other partitions, until a
     /// [`Consumer::seek`](crate::Consumer::seek) passes over the batch. What was in it is then lost to the application, which
     /// is why nothing does so by itself.
@@ -166,7 +166,9 @@ pub enum Error {
         /// Where the damaged batch begins; the position, where that cannot be told.
         offset: i64,
         /// Where to go on behind it: where the next batch begins, if that one was fetched too, and otherwise what the
-        /// damaged one's header says, which may itself be the damage. `None` where there is neither.
+        /// damaged one's header says, which may itself be the damage. `None` where there is neither, as when the broker
+        /// found the damage itself (CORRUPT_MESSAGE) and sent no batch. A seek to an offset after the batch passes it then,
+        /// too; another replica may have the batch intact.
         next_offset: Option<i64>,
         /// What is wrong with it.
         reason: Arc<str>,

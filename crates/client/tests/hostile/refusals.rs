@@ -16,7 +16,7 @@ use curtail_wire::{ApiKey, fetch::FetchResponse};
 use tokio::io::ReadBuf;
 
 use crate::{
-    broker::{Act, Broker, SPOKEN, api_versions, batch, fetch},
+    broker::{Act, Broker, SPOKEN, api_versions, batch, body_of, fetch},
     *,
 };
 
@@ -118,6 +118,45 @@ fn refused_fetch_version_is_reported() {
         };
         assert_eq!(&**what, "Fetch of broker 1");
         assert!(broker.calls(ApiKey::FETCH) < 60);
+    });
+}
+
+/// The broker's log is damaged and says so in place of the records. The error names the offset, so that a seek can pass it.
+#[test]
+fn corrupt_message_of_a_broker_names_the_fetch_offset() {
+    run(async {
+        let broker = Broker::start(|call, frame| match call.api {
+            ApiKey::FETCH => {
+                let mut answer = FetchResponse::decode(call.version, &body_of(call, &frame)).unwrap();
+                let partitions = answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                for partition in partitions.filter(|p| p.records.starts_with(&[0; 8])) {
+                    partition.error = ErrorCode::CORRUPT_MESSAGE;
+                    partition.records.clear();
+                }
+                Act::Send(fetch(call, &answer))
+            }
+            _ => Act::Send(frame),
+        })
+        .await;
+        {
+            let mut model = broker.model.lock();
+            model.stored = batch(0, Codec::None, &[b"first", b"second"]).into();
+            model.stored_later = batch(2, Codec::None, &[b"third"]).into();
+        }
+        let mut consumer = consumer(&broker);
+        let error = reported(&mut consumer).await;
+        let Error::Corrupt { topic, partition: 0, offset: 0, next_offset: None, .. } = &error
+        else {
+            panic!("{error}")
+        };
+        assert_eq!(&**topic, broker::TOPIC);
+        let text = error.to_string();
+        assert!(text.contains("t-0 at offset 0") && text.contains("CORRUPT_MESSAGE"), "{text}");
+        assert_eq!(ends("position", consumer.position(&partition(0))).await.unwrap(), 0);
+        consumer.seek(&partition(0), 2).unwrap();
+        let records = ends("poll", consumer.poll(CALL)).await.unwrap();
+        let offsets: Vec<i64> = records.into_iter().map(|record| record.offset()).collect();
+        assert_eq!(offsets, [2]);
     });
 }
 

@@ -197,7 +197,11 @@ impl Lane {
             }
             FetchVerdict::Report => {
                 self.retry_later(assigned);
-                state.fail(&at, refused(&at, partition.error));
+                let error = match partition.error {
+                    ErrorCode::CORRUPT_MESSAGE => self.corrupt(&at, from.offset),
+                    code => refused(&at, code),
+                };
+                state.fail(&at, error);
             }
             FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry => {
                 self.shared.pause_after(partition.error, assigned);
@@ -216,6 +220,14 @@ impl Lane {
             (FetchVerdict::Moved | FetchVerdict::Missing, _) => true,
             _ => false,
         }
+    }
+
+    /// The error for a log that is damaged on the broker: it sends no batch whose header could name the next offset.
+    fn corrupt(&self, at: &TopicPartition, offset: i64) -> Error {
+        let reason =
+            format!("broker {} found a corrupt batch in its log (CORRUPT_MESSAGE)", self.node).into();
+        let (topic, partition) = (at.topic.clone(), at.partition);
+        Error::Corrupt { topic, partition, offset, next_offset: None, reason }
     }
 
     /// Goes to the replica that the leader has named, for as long as metadata counts. Whether the metadata may be old.
