@@ -294,6 +294,8 @@ impl PartitionLog {
     /// [`PartitionLog::end_offset`] tells.
     pub fn append_as_follower(&mut self, records: Bytes) -> Result<FollowerAppended, AppendError> {
         self.check_online()?;
+        let start = self.start_offset;
+        self.begin_before_the_start(&records)?;
         let base_offset = self.end_offset;
         let mut appended =
             FollowerAppended { base_offset, end_offset: base_offset, bytes: 0, batches: 0 };
@@ -330,7 +332,20 @@ impl PartitionLog {
             expected = header.last_offset() + 1;
         }
         self.write_run(&mut run, &all.slice(run_start..run_end), &mut appended)?;
+        self.delete_before(start)?;
         outcome.map(|()| appended)
+    }
+
+    /// Lets an empty log begin before its start if the start lies within the first batch: a leader sends batches whole,
+    /// and DeleteRecords may have moved its start into one. Kafka's followers do the same.
+    fn begin_before_the_start(&mut self, records: &Bytes) -> Result<(), LogError> {
+        let Some(Ok(first)) = batches(records.clone()).next() else { return Ok(()) };
+        let header = first.header;
+        let within = header.base_offset < self.start_offset && self.start_offset <= header.last_offset();
+        if self.start_offset == self.end_offset && within {
+            self.truncate_fully_and_start_at(header.base_offset)?;
+        }
+        Ok(())
     }
 
     fn write_run(

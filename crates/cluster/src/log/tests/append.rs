@@ -283,6 +283,33 @@ fn a_follower_refuses_what_does_not_continue_its_log() {
     assert_eq!(raw(&follower), raw(&leader));
 }
 
+/// DeleteRecords may move the leader's start into a batch, and the leader sends that batch whole.
+#[test]
+fn a_follower_that_starts_within_a_batch_appends_the_batch_whole() {
+    let (_, mut leader) = fresh(&config());
+    for tag in 0..3 {
+        append(&mut leader, &TestBatch::of(4, tag));
+    }
+    for (start, first) in [(5, 4), (7, 4), (8, 8), (11, 8)] {
+        let (disk, mut follower) = fresh(&config());
+        fill(&mut follower, 1);
+        follower.truncate_fully_and_start_at(start).unwrap();
+        let behind = leader.read(0, usize::MAX, i64::MAX, true).unwrap();
+        let refused = follower.append_as_follower(behind).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::OFFSET_OUT_OF_RANGE, "{start}");
+        let answer = leader.read(start, usize::MAX, i64::MAX, true).unwrap();
+        let appended = follower.append_as_follower(answer.clone()).unwrap();
+        assert_eq!((appended.base_offset, appended.end_offset), (first, 12), "{start}");
+        assert_eq!((follower.start_offset(), follower.end_offset()), (start, 12));
+        // Only an empty log begins again.
+        let again = follower.append_as_follower(answer).unwrap_err();
+        assert_eq!((again.code, follower.end_offset()), (ErrorCode::OFFSET_OUT_OF_RANGE, 12));
+        drop(follower);
+        let (follower, _) = open(&disk, &config());
+        assert_eq!((follower.start_offset(), follower.end_offset()), (start, 12));
+    }
+}
+
 #[test]
 fn a_full_disk_refuses_the_batch_and_keeps_the_log_whole() {
     let small = LogConfig { segment_bytes: 600, ..config() };
