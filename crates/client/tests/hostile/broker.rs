@@ -79,6 +79,8 @@ pub(crate) struct Model {
     /// Id and epoch of whoever wrote each batch.
     pub(crate) writers: Vec<(i64, i16)>,
     calls: BTreeMap<i16, usize>,
+    /// Requests that commit a transaction.
+    pub(crate) commits: usize,
     pub(crate) connections: usize,
     /// Connections, by number, on which a Produce request came.
     pub(crate) produced_on: BTreeSet<usize>,
@@ -238,7 +240,7 @@ impl Broker {
             // The script has the answer.
             ApiKey::OFFSET_FOR_LEADER_EPOCH => Vec::new(),
             ApiKey::ADD_PARTITIONS_TO_TXN | ApiKey::END_TXN => {
-                crate::transactions::answer(call, body)
+                crate::transactions::answer(self, call, body)
             }
             _ => crate::member::answer(self.address, call, body),
         }

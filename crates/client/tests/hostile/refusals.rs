@@ -127,7 +127,8 @@ fn corrupt_message_of_a_broker_names_the_fetch_offset() {
     run(async {
         let broker = Broker::start(|call, frame| match call.api {
             ApiKey::FETCH => {
-                let mut answer = FetchResponse::decode(call.version, &body_of(call, &frame)).unwrap();
+                let mut answer =
+                    FetchResponse::decode(call.version, &body_of(call, &frame)).unwrap();
                 let partitions = answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
                 for partition in partitions.filter(|p| p.records.starts_with(&[0; 8])) {
                     partition.error = ErrorCode::CORRUPT_MESSAGE;

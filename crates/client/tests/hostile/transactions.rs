@@ -23,10 +23,10 @@ use crate::{
 };
 
 /// Responses of a coordinator that does as asked.
-pub(crate) fn answer(call: &Call, body: Bytes) -> Vec<u8> {
+pub(crate) fn answer(broker: &Broker, call: &Call, body: Bytes) -> Vec<u8> {
     if call.api == ApiKey::END_TXN {
         let request: messages::EndTxnRequest = cold::decode_request(call.version, body).unwrap();
-        assert!(!request.committed, "nothing here is committed");
+        broker.model.lock().commits += usize::from(request.committed);
         let answer = messages::EndTxnResponse::default();
         return cold::encode_response(call.api, call.version, call.correlation_id, &answer)
             .unwrap();
@@ -76,7 +76,7 @@ fn abort_after_a_lost_response_and_refusals_ends_the_transaction_at_the_coordina
         ends("abort", transaction.abort()).await.expect("aborted");
         ends("delivery", delivery).await.expect_err("it was not sent");
         assert_eq!(broker.calls(ApiKey::END_TXN), 1, "the coordinator still holds it open");
-        assert_eq!(broker.calls(ApiKey::PRODUCE), 0);
+        assert_eq!((broker.calls(ApiKey::PRODUCE), broker.model.lock().commits), (0, 0));
     });
 }
 
@@ -105,6 +105,7 @@ async fn ended_after(late: impl Fn(Vec<u8>) -> Act + Send + 'static) -> Duration
     let error = delivery.await.expect_err("it expires");
     assert!(error.may_have_been_written(), "{error}");
     transaction.abort().await.expect("aborted");
+    assert_eq!(broker.model.lock().commits, 0, "nothing here is committed");
     ended.lock().expect("EndTxn arrived")
 }
 
@@ -128,4 +129,47 @@ fn an_abort_in_version_1_waits_for_an_expired_batch_no_longer_than_the_request_t
             "EndTxn after {ended:?}"
         );
     });
+}
+
+/// Ends a transaction whose EndTxn is answered after the call's time limit, and repeats the call after that.
+async fn repeated_end(commits: bool) -> Result<(), Error> {
+    let late = Duration::from_secs(3);
+    let (broker, env, _) = PipeNet::with(Reach::Open, move |call, honest| match call.api {
+        ApiKey::API_VERSIONS => Act::Send(with_transactions(call)),
+        ApiKey::END_TXN => Act::Later(late, honest),
+        _ => Act::Send(honest),
+    });
+    let config = ProducerConfig { max_block: Duration::from_secs(1), ..config() };
+    let mut producer = TransactionalProducer::with_env(config.transactional_id("g"), &env)?;
+    producer.init_transactions().await?;
+    let transaction = producer.begin_transaction().await?;
+    transaction.send(Record::to(TOPIC).value("x")).await?.await?;
+    let ended = match commits {
+        true => transaction.commit().await,
+        false => transaction.abort().await,
+    };
+    assert!(matches!(ended, Err(Error::Timeout { .. })), "{ended:?}");
+    // The response comes while no call waits for it.
+    tokio::time::sleep(2 * late).await;
+    let again = match commits {
+        true => producer.commit_transaction().await,
+        false => producer.abort_transaction().await,
+    };
+    assert_eq!(broker.calls(ApiKey::END_TXN), 1, "it is not sent again");
+    assert_eq!(broker.model.lock().commits, usize::from(commits));
+    // Its outcome is known now: another call has nothing to end.
+    let error = producer.commit_transaction().await.expect_err("no transaction is open");
+    assert!(matches!(error, Error::IllegalState(_)), "{error}");
+    producer.begin_transaction().await?.abort().await?;
+    again
+}
+
+#[test]
+fn a_repeated_commit_that_completed_between_the_calls_succeeds() {
+    run_virtually(async { repeated_end(true).await.expect("it was committed") });
+}
+
+#[test]
+fn a_repeated_abort_that_completed_between_the_calls_succeeds() {
+    run_virtually(async { repeated_end(false).await.expect("it was aborted") });
 }

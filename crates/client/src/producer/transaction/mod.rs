@@ -88,6 +88,15 @@ use crate::{
 pub struct TransactionalProducer {
     inner: Producer,
     driver: Option<AbortHandle>,
+    /// The end requested last, until a call has returned its outcome.
+    unreported: Option<End>,
+}
+
+/// How a transaction is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Commit,
+    Abort,
 }
 
 impl std::fmt::Debug for TransactionalProducer {
@@ -131,7 +140,7 @@ impl TransactionalProducer {
         if config.transactional_id.is_none() {
             return Err(ConfigError::Missing("transactional.id").into());
         }
-        Ok(Self { inner: Producer::start(config, env)?, driver: None })
+        Ok(Self { inner: Producer::start(config, env)?, driver: None, unreported: None })
     }
 
     /// As [`Producer::metrics`].
@@ -195,6 +204,7 @@ impl TransactionalProducer {
             _ => {}
         }
         control.change(Machine::begin).map_err(|place| control.out_of_place(place.0))?;
+        self.unreported = None;
         Ok(Transaction { producer: self })
     }
 
@@ -208,11 +218,14 @@ impl TransactionalProducer {
     pub async fn commit_transaction(&mut self) -> Result<()> {
         let limit = self.limit("commit (max.block.ms)");
         let control = self.control()?;
+        if self.has_ended(&control, End::Commit) {
+            return Ok(());
+        }
         if matches!(control.look(|machine| machine.status()), Status::Open) {
             self.flush(&limit).await?;
         }
         control.change(Machine::commit).map_err(|place| control.out_of_place(place.0))?;
-        self.ended(&limit).await
+        self.report(End::Commit, &limit).await
     }
 
     /// Aborts the transaction that was opened last, as [`Transaction::abort`]; for after a failed commit, or a call
@@ -226,8 +239,11 @@ impl TransactionalProducer {
     pub async fn abort_transaction(&mut self) -> Result<()> {
         let limit = self.limit("abort (max.block.ms)");
         let control = self.control()?;
+        if self.has_ended(&control, End::Abort) {
+            return Ok(());
+        }
         control.change(Machine::abort).map_err(|place| control.out_of_place(place.0))?;
-        self.ended(&limit).await
+        self.report(End::Abort, &limit).await
     }
 
     /// Fetches the topics' metadata and connects to their leaders, as [`Producer::warm_up`].
@@ -293,6 +309,22 @@ impl TransactionalProducer {
             return Err(control.too_late(limit));
         }
         control.check_open()
+    }
+
+    /// Whether the transaction ended as requested after the call that requested it was dropped or timed out.
+    fn has_ended(&mut self, control: &Control, end: End) -> bool {
+        let ready = matches!(control.look(|machine| machine.status()), Status::Ready);
+        ready && self.unreported.take_if(|requested| *requested == end).is_some()
+    }
+
+    /// Waits until the transaction has ended. A repeated call finds the end if this one does not see it.
+    async fn report(&mut self, end: End, limit: &Limit) -> Result<()> {
+        self.unreported = Some(end);
+        let ended = self.ended(limit).await;
+        if !matches!(ended, Err(Error::Timeout { .. })) {
+            self.unreported = None;
+        }
+        ended
     }
 
     /// Waits until the transaction has ended.
