@@ -136,10 +136,10 @@ pub enum Error {
         /// Why.
         reason: Arc<str>,
     },
-    /// A fetched batch is damaged, its broker reports that (CORRUPT_MESSAGE), or it decompresses to more than `curtail.decompressed.batch.max.bytes`. The consumer stays
-    /// where it is and reports it again in later polls, while it goes on with other partitions, until a
-    /// [`Consumer::seek`](crate::Consumer::seek) passes over the batch. What was in it is then lost to the application, which
-    /// is why nothing does so by itself.
+    /// A fetched batch is damaged, the broker reports that it is (CORRUPT_MESSAGE), or it decompresses to more than
+    /// `curtail.decompressed.batch.max.bytes`. The consumer stays where it is and reports it again in later polls, while it
+    /// continues with other partitions, until a [`Consumer::seek`](crate::Consumer::seek) passes over the batch. The
+    /// application then loses the records of the batch, which is why nothing does so automatically.
     ///
     /// ```
     /// # async fn example(consumer: &mut curtail::Consumer) -> curtail::Result<()> {
@@ -167,8 +167,8 @@ pub enum Error {
         offset: i64,
         /// Where to go on behind it: where the next batch begins, if that one was fetched too, and otherwise what the
         /// damaged one's header says, which may itself be the damage. `None` where there is neither, as when the broker
-        /// found the damage itself (CORRUPT_MESSAGE) and sent no batch. A seek to an offset after the batch passes it then,
-        /// too; another replica may have the batch intact.
+        /// reports the damage (CORRUPT_MESSAGE) and sends no batch. A seek to an offset after the batch passes it in that
+        /// case, too; another replica may have the batch intact.
         next_offset: Option<i64>,
         /// What is wrong with it.
         reason: Arc<str>,

@@ -44,11 +44,22 @@ pub enum Plant {
     UnstableOffsets,
     /// After the last epoch of a producer id, sequences start again in that epoch.
     EpochReused,
+    /// A position before the first offset of the log or after its end is reset to the end, whatever
+    /// `auto.offset.reset` says.
+    OutOfRangeToEnd,
+    /// A send reaches another await point after it has appended its record.
+    SendAwaitsAfterAppend,
+    /// A poll reaches another await point after it has taken its records.
+    PollAwaitsAfterTake,
+    /// A flush does not wait for what was last appended.
+    FlushEarly,
+    /// A commit that completed while no call waited for it is not remembered.
+    CommitForgotten,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 24] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -68,6 +79,11 @@ impl Plant {
         Self::PauseLeaks,
         Self::UnstableOffsets,
         Self::EpochReused,
+        Self::OutOfRangeToEnd,
+        Self::SendAwaitsAfterAppend,
+        Self::PollAwaitsAfterTake,
+        Self::FlushEarly,
+        Self::CommitForgotten,
     ];
 }
 

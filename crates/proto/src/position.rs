@@ -431,7 +431,11 @@ impl Position {
         if consumed.offset < fetch.offset {
             return Misfit::NotYet;
         }
-        self.resolve(consumed, Cause::NoSuchOffset, policy.reset(), versions)
+        let to = match policy.reset() {
+            Some(_) if planted(Plant::OutOfRangeToEnd) => Some(Reset::Latest),
+            to => to,
+        };
+        self.resolve(consumed, Cause::NoSuchOffset, to, versions)
     }
 
     /// The broker's log differs from the records read: an unclean election has truncated it at `end`.

@@ -102,6 +102,17 @@ pub struct Stray {
     pub given: i64,
 }
 
+/// An out-of-range error for a position that the log has, or for another offset than the position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeedlessReset {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Partition.
+    pub partition: i32,
+    /// Offset in the error.
+    pub offset: i64,
+}
+
 /// A batch sent to a broker that the client knew to be the leader no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleSend {
@@ -148,6 +159,8 @@ pub struct ReplicaLog {
     pub broker: i32,
     /// Partition.
     pub partition: i32,
+    /// First offset.
+    pub start_offset: i64,
     /// One entry per batch in order: base offset and a hash of everything that must be the same on all replicas.
     pub batches: Vec<(i64, u64)>,
     /// Offset behind the last record.
@@ -211,6 +224,14 @@ pub struct History {
     pub buried: BTreeSet<RecordId>,
     /// Records out of place.
     pub strays: Vec<Stray>,
+    /// Out-of-range errors without a reason.
+    pub needless_resets: Vec<NeedlessReset>,
+    /// Records without an outcome when a flush had ended that began after their sends.
+    pub unflushed: Vec<RecordId>,
+    /// Errors of repeated commits that say neither of the transaction's outcomes.
+    pub undecided: Vec<(u32, String)>,
+    /// First offsets of logs whose oldest records were deleted.
+    pub starts: BTreeMap<i32, i64>,
     /// By producer, how often records were sent again, each record counted.
     pub retries: BTreeMap<u32, u64>,
     /// Produce requests to a former leader.

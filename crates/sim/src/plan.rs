@@ -2,6 +2,7 @@
 
 mod copies;
 mod disks;
+mod gaps;
 mod groups;
 mod producer_ids;
 mod scenario;
@@ -16,6 +17,7 @@ use curtail_net::Entropy;
 
 pub use self::{
     copies::{CopyEnd, CopyLife, CopyPlan},
+    gaps::{GapPlan, SHRINKING},
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
     producer_ids::IdPlan,
     scenario::Scenario,
@@ -68,6 +70,10 @@ pub struct Plan {
     pub copies: Option<CopyPlan>,
     /// How brokers number and forget producers, unless as by default.
     pub ids: Option<IdPlan>,
+    /// Deletions of old records, if there are any.
+    pub gaps: Option<GapPlan>,
+    /// Of 100 calls of the producers, how many are dropped at one of their await points.
+    pub dropped: u64,
 }
 
 /// One producer's settings and what it sends.
@@ -390,6 +396,8 @@ impl Plan {
             group: None,
             copies: None,
             ids: None,
+            gaps: None,
+            dropped: 0,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
         plan
@@ -422,6 +430,7 @@ impl Plan {
     /// Whether the producers are transactional.
     pub fn is_transactional(&self) -> bool {
         self.scenario == Some(Scenario::Transactions)
+            || self.scenario == Some(Scenario::Dropped) && self.seed.is_multiple_of(2)
             || self.ids.as_ref().is_some_and(|ids| ids.transactional)
     }
 

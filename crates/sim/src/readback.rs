@@ -16,7 +16,7 @@ use curtail_cluster::{
 };
 use curtail_net::{Net, Socket, SocketExt, SocketOptions};
 use curtail_wire::{
-    ApiKey, Writer,
+    ApiKey, ErrorCode, Writer,
     fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic},
     frame::FrameSplitter,
     header::{self, RequestHeader},
@@ -35,6 +35,14 @@ fn invalid(reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
+/// Content of a partition.
+pub(crate) struct Held {
+    /// First offset of the log.
+    pub(crate) start: i64,
+    /// Records, by offset.
+    pub(crate) records: Vec<ReadBack>,
+}
+
 /// Reads a partition from its first offset to the high watermark with plain Fetch requests to its leader: a second
 /// opinion beside the client's consumer, with none of the client's code.
 pub(crate) async fn over_the_wire(
@@ -42,22 +50,27 @@ pub(crate) async fn over_the_wire(
     leader: SocketAddr,
     topic: &str,
     partition: i32,
-) -> io::Result<Vec<ReadBack>> {
+) -> io::Result<Held> {
     let socket = net.connect(leader, SocketOptions::default()).await?;
     let mut frames = FrameSplitter::default();
-    let mut read = Vec::new();
-    let mut offset = 0;
+    let mut records = Vec::new();
+    let (mut start, mut offset) = (0, 0);
     loop {
         let answer = fetch(socket.as_ref(), &mut frames, topic, partition, offset).await?;
         let part = answer.topics.first().and_then(|t| t.partitions.first());
         let part = part.ok_or_else(|| invalid("the answer misses the partition"))?;
+        if part.error == ErrorCode::OFFSET_OUT_OF_RANGE && part.log_start_offset > offset {
+            start = part.log_start_offset;
+            offset = start;
+            continue;
+        }
         if part.error.is_error() {
             return Err(invalid(part.error.to_string()));
         }
         let before = offset;
-        decode(&part.records, partition, &mut offset, &mut read)?;
+        decode(&part.records, partition, &mut offset, &mut records)?;
         if offset >= part.high_watermark {
-            return Ok(read);
+            return Ok(Held { start, records });
         }
         if offset == before {
             return Err(invalid(format!("nothing at offset {offset} below the high watermark")));
@@ -148,9 +161,14 @@ pub(crate) fn on_disk(
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (log, _) =
         PartitionLog::open(shared, dir.clone(), LogConfig::default()).map_err(|e| failed(&e))?;
-    let mut result =
-        ReplicaLog { broker, partition, batches: Vec::new(), end_offset: log.end_offset() };
     let mut offset = log.start_offset();
+    let mut result = ReplicaLog {
+        broker,
+        partition,
+        start_offset: offset,
+        batches: Vec::new(),
+        end_offset: log.end_offset(),
+    };
     while offset < log.end_offset() {
         let data = log.read(offset, 1 << 20, i64::MAX, true).map_err(|e| failed(&e))?;
         for batch in batches(data) {

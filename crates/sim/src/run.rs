@@ -3,6 +3,7 @@
 mod chaos;
 mod copies;
 mod disks;
+mod gaps;
 mod host;
 mod members;
 mod mortal;

@@ -59,5 +59,11 @@ caught! {
     skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
     pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
     unstable_offsets_are_caught: UnstableOffsets in Copies at 2 as ["copied-twice"];
+    resets_to_the_wrong_end_are_caught: OutOfRangeToEnd in Gaps at 0 as ["strayed"];
+    sends_that_append_and_wait_are_caught: SendAwaitsAfterAppend in Dropped at 1
+        as ["written-after-all"];
+    polls_that_take_and_wait_are_caught: PollAwaitsAfterTake in Dropped at 1 as ["strayed"];
+    flushes_that_end_early_are_caught: FlushEarly in Dropped at 1 as ["flushed-early"];
+    forgotten_commits_are_caught: CommitForgotten in Dropped at 0 as ["commit-undecided"];
     reused_epochs_are_caught: EpochReused in ProducerIds at 13 as ["lost"];
 }

@@ -80,6 +80,18 @@ fn a_consumer_that_seeks_and_pauses_is_given_what_comes_next() {
 }
 
 #[test]
+fn a_consumer_skips_deleted_records_only() {
+    nothing_is_broken_in(Scenario::Gaps, FEW);
+}
+
+#[test]
+fn futures_dropped_at_any_await_point_break_nothing() {
+    // Sends that are dropped append nothing.
+    seeds::intact((0..FEW).map(|seed| Plan::of(Scenario::Dropped, seed)))
+        .unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+#[test]
 fn connections_reset_at_any_byte_break_nothing() {
     nothing_is_broken_in(Scenario::Resets, FEW);
 }

@@ -42,7 +42,8 @@ fn seeds_that_found_bugs_stay_quiet() {
 }
 
 /// As above, of scenarios: a commit of a membership that had ended, disk faults that waited for each other, repeats at an
-/// interval that did not grow, and a batch under the id of a deleted topic.
+/// interval that did not grow, a batch under the id of a deleted topic, damage reported by a broker, and a log start within
+/// a batch.
 #[test]
 fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
     let found = [
@@ -50,6 +51,8 @@ fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
         (Scenario::Disks, &[309, 362, 507]),
         (Scenario::StaleMetadata, &[78, 476]),
         (Scenario::Topics, &[1]),
+        (Scenario::Corruption, &[135, 273, 388]),
+        (Scenario::Gaps, &[18, 27]),
     ];
     let plans = found
         .into_iter()

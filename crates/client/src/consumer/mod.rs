@@ -30,6 +30,8 @@ use std::{
 };
 
 use curtail_net::Env;
+#[cfg(feature = "plants")]
+use curtail_proto::plant::{Plant, planted};
 use curtail_proto::{
     later::Later,
     position::{Position, Reset, Spot, Version, Versions},
@@ -398,6 +400,10 @@ impl Consumer {
         let max = self.shared.config.max_poll_records;
         let records =
             self.until_timeout(timeout, |consumer, cx| consumer.poll_records(cx, max)).await?;
+        #[cfg(feature = "plants")]
+        if planted(Plant::PollAwaitsAfterTake) {
+            tokio::task::yield_now().await;
+        }
         Ok(Records(records.unwrap_or_default()))
     }
 

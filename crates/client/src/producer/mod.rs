@@ -50,6 +50,7 @@ use curtail_net::Env;
 use curtail_proto::{
     accumulator::{PartitionQueue, Placed, Readiness},
     later::Later,
+    plant::{Plant, planted},
 };
 use curtail_wire::records::{RecordData, encoded_len_bound};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -252,13 +253,18 @@ impl Producer {
     }
 
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
-        match self.try_append(&record)? {
-            Ok(delivery) => Ok(delivery),
+        let delivery = match self.try_append(&record)? {
+            Ok(delivery) => delivery,
             Err(blocked) => {
                 let appended = self.append_when_possible(record, blocked);
-                within(&self.shared.runtime, appended).await
+                within(&self.shared.runtime, appended).await?
             }
+        };
+        #[cfg(feature = "plants")]
+        if planted(Plant::SendAwaitsAfterAppend) {
+            tokio::task::yield_now().await;
         }
+        Ok(delivery)
     }
 
     /// Appends a record without waiting for anything.
@@ -317,6 +323,9 @@ impl Producer {
             ticket.settled().await;
         }
         for result in self.shared.seal_all() {
+            if planted(Plant::FlushEarly) {
+                break;
+            }
             result.resolved().await;
         }
         ProducerStats::waited(&self.shared.stats.flush_time, began);

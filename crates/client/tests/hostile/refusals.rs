@@ -121,7 +121,8 @@ fn refused_fetch_version_is_reported() {
     });
 }
 
-/// The broker's log is damaged and says so in place of the records. The error names the offset, so that a seek can pass it.
+/// The broker reports damage in its log instead of sending records. The error names the offset, so that a seek can pass
+/// the damage.
 #[test]
 fn corrupt_message_of_a_broker_names_the_fetch_offset() {
     run(async {

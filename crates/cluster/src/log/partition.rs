@@ -341,7 +341,8 @@ impl PartitionLog {
     fn begin_before_the_start(&mut self, records: &Bytes) -> Result<(), LogError> {
         let Some(Ok(first)) = batches(records.clone()).next() else { return Ok(()) };
         let header = first.header;
-        let within = header.base_offset < self.start_offset && self.start_offset <= header.last_offset();
+        let within =
+            header.base_offset < self.start_offset && self.start_offset <= header.last_offset();
         if self.start_offset == self.end_offset && within {
             self.truncate_fully_and_start_at(header.base_offset)?;
         }

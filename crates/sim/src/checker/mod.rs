@@ -16,7 +16,9 @@ use std::{
     time::Duration,
 };
 
-use crate::history::{End, History, Outcome, PLACES, ReadBack, RecordId, Sent, StaleSend};
+use crate::history::{
+    End, History, Outcome, PLACES, ReadBack, RecordId, ReplicaLog, Sent, StaleSend,
+};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,6 +266,27 @@ pub enum Violation {
         /// When.
         at: Duration,
     },
+    /// A consumer reported a position as out of range that the log has, or another offset than its position.
+    OutOfRangeInLog {
+        /// Partition.
+        partition: i32,
+        /// Offset in the error.
+        offset: i64,
+        /// When.
+        at: Duration,
+    },
+    /// A flush ended before the outcome of a record that was sent before it.
+    FlushedEarly {
+        /// The record.
+        id: RecordId,
+    },
+    /// A commit that was dropped and repeated failed in a way that leaves the transaction's outcome open.
+    CommitUndecided {
+        /// Producer.
+        producer: u32,
+        /// What the client said.
+        error: String,
+    },
     /// A batch was sent to a former leader.
     StaleLeader(StaleSend),
     /// A record failed because of its sequence number, although the brokers have lost nothing.
@@ -393,6 +416,9 @@ impl Violation {
             Self::Sluggish { .. } => "sluggish",
             Self::NeedlessDisconnect { .. } => "needless-disconnect",
             Self::Strayed { .. } => "strayed",
+            Self::OutOfRangeInLog { .. } => "out-of-range-in-log",
+            Self::FlushedEarly { .. } => "flushed-early",
+            Self::CommitUndecided { .. } => "commit-undecided",
             Self::StaleLeader(_) => "stale-leader",
             Self::SequenceRefused { .. } => "sequence-refused",
             Self::RetryStorm { .. } => "retry-storm",
@@ -546,6 +572,19 @@ impl fmt::Display for Violation {
                 f,
                 "the consumer returned offset {given} of partition {partition} at {at:?}; next: {expected:?}"
             ),
+            Self::OutOfRangeInLog { partition, offset, at } => write!(
+                f,
+                "the consumer reported offset {offset} of partition {partition} as out of range at {at:?}"
+            ),
+            Self::FlushedEarly { id } => {
+                write!(
+                    f,
+                    "a flush ended before the outcome of record {id}, which was sent before it"
+                )
+            }
+            Self::CommitUndecided { producer, error } => {
+                write!(f, "a repeated commit of producer {producer} has no outcome: {error}")
+            }
             Self::FencedWithoutRival { producer, at, error } => {
                 write!(f, "producer {producer} has no rival and was fenced at {at:?}: {error}")
             }
@@ -616,17 +655,37 @@ pub fn check(history: &History) -> Vec<Violation> {
         given: stray.given,
         at: stray.at,
     }));
+    violations.extend(history.needless_resets.iter().map(|reset| Violation::OutOfRangeInLog {
+        partition: reset.partition,
+        offset: reset.offset,
+        at: reset.at,
+    }));
+    violations.extend(history.unflushed.iter().map(|id| Violation::FlushedEarly { id: *id }));
+    violations.extend(history.undecided.iter().map(|(producer, error)| {
+        Violation::CommitUndecided { producer: *producer, error: error.clone() }
+    }));
     violations
 }
 
 /// Whether the settings of the producer promise that this does not happen.
 fn is_promised(history: &History, violation: &Violation) -> bool {
     match violation {
-        Violation::Lost { id, .. } | Violation::Misplaced { id, .. } => {
-            history.promise(*id).durable && !history.buried.contains(id)
+        Violation::Lost { id, acknowledged } => {
+            is_durable(history, *id) && !is_deleted(history, *acknowledged)
         }
+        Violation::Misplaced { id, .. } => is_durable(history, *id),
         _ => true,
     }
+}
+
+fn is_durable(history: &History, id: RecordId) -> bool {
+    history.promise(id).durable && !history.buried.contains(&id)
+}
+
+/// Whether the record may have been deleted on request.
+fn is_deleted(history: &History, (partition, offset): (i32, Option<i64>)) -> bool {
+    let start = history.starts.get(&partition);
+    start.is_some_and(|start| offset.is_none_or(|offset| offset < *start))
 }
 
 /// What the client said against where the record is.
@@ -788,15 +847,16 @@ fn check_consumed(history: &History) -> Vec<Violation> {
 }
 
 /// At rest, every replica of a partition has the same batches.
-fn check_replicas(history: &History) -> Vec<Violation> {
-    let mut first: BTreeMap<i32, &crate::history::ReplicaLog> = BTreeMap::new();
+fn check_replicas<'a>(history: &'a History) -> Vec<Violation> {
+    let mut first: BTreeMap<i32, &'a ReplicaLog> = BTreeMap::new();
     let mut violations = Vec::new();
     for log in &history.replicas {
         let reference = *first.entry(log.partition).or_insert(log);
-        let differs = reference
-            .batches
-            .iter()
-            .zip(&log.batches)
+        // Followers delete old segments later.
+        let start = reference.start_offset.max(log.start_offset);
+        let from = |log: &'a ReplicaLog| log.batches.iter().filter(move |batch| batch.0 >= start);
+        let differs = from(reference)
+            .zip(from(log))
             .find(|(a, b)| a != b)
             .map(|(a, b)| a.0.min(b.0))
             .or_else(|| {

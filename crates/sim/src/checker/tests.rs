@@ -168,7 +168,7 @@ fn a_consumer_that_skips_repeats_or_stops_early_is_reported() {
 }
 
 fn replica(broker: i32, batches: &[(i64, u64)], end_offset: i64) -> ReplicaLog {
-    ReplicaLog { broker, partition: 0, batches: batches.to_vec(), end_offset }
+    ReplicaLog { broker, partition: 0, start_offset: 0, batches: batches.to_vec(), end_offset }
 }
 
 fn judge_replicas(replicas: Vec<ReplicaLog>) -> Vec<Violation> {
@@ -194,4 +194,32 @@ fn replicas_with_other_content_or_length_differ() {
         let expected = Violation::ReplicasDiffer { partition: 0, brokers: (1, 2), offset };
         assert_eq!(violations, [expected]);
     }
+}
+
+#[test]
+fn only_records_before_the_start_of_a_log_may_be_gone() {
+    let lost_with = |start: Option<i64>| {
+        let sent = vec![acknowledged(0, 0, 0, 3)];
+        let starts = start.map(|start| (0, start)).into_iter().collect();
+        check(&History { sent, starts, ..History::default() })
+    };
+    let lost = Violation::Lost { id: id(1, 0), acknowledged: (0, Some(3)) };
+    for (start, expected) in [(None, vec![lost.clone()]), (Some(3), vec![lost]), (Some(4), vec![])]
+    {
+        assert_eq!(lost_with(start), expected);
+    }
+}
+
+#[test]
+fn replicas_that_start_at_different_offsets_are_compared_from_the_later_start() {
+    let mut shorter = replica(2, &[(5, 50), (9, 90)], 12);
+    shorter.start_offset = 7;
+    let whole = replica(1, &[(0, 1), (5, 50), (9, 90)], 12);
+    let differs = |log: ReplicaLog| {
+        let replicas = vec![whole.clone(), log];
+        !check(&History { replicas, ..History::default() }).is_empty()
+    };
+    assert!(!differs(shorter.clone()));
+    shorter.batches[1].1 = 91;
+    assert!(differs(shorter));
 }

@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    copies, disks as faulty, groups, producer_ids, settings, topics,
+    copies, disks as faulty, gaps, groups, producer_ids, settings, topics,
 };
 
 /// Key of the Produce API.
@@ -67,11 +67,16 @@ pub enum Scenario {
     /// Producers rest until brokers have forgotten them, and their epochs run out, while replicas are out of sync and leaders
     /// move.
     ProducerIds,
+    /// Old records of a topic are deleted while a consumer seeks, pauses and resets in it.
+    Gaps,
+    /// Futures are dropped at any await point: send, flush, commit, abort and begin of producers, poll of a
+    /// consumer. Producers are transactional with every other seed.
+    Dropped,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -94,6 +99,8 @@ impl Scenario {
         Self::Controller,
         Self::Copies,
         Self::ProducerIds,
+        Self::Gaps,
+        Self::Dropped,
     ];
 
     /// Its name on the command line.
@@ -121,6 +128,8 @@ impl Scenario {
             Self::Controller => "controller",
             Self::Copies => "copies",
             Self::ProducerIds => "producer-ids",
+            Self::Gaps => "gaps",
+            Self::Dropped => "dropped",
         }
     }
 }
@@ -177,6 +186,8 @@ impl Plan {
             Scenario::FailingDisks => faulty::failing(&dice, plan.partitions),
             Scenario::Corruption => faulty::corruption(&dice),
             Scenario::Controller => faulty::controller(&dice, plan.partitions),
+            Scenario::Gaps => gaps::faults(&dice, plan.partitions),
+            Scenario::Dropped => dropped(&dice, plan.partitions),
             // Drawn with what they concern.
             Scenario::Copies | Scenario::ProducerIds => Vec::new(),
         };
@@ -190,6 +201,11 @@ impl Plan {
             }
             Scenario::Copies => copies::prepare(&dice, &mut plan),
             Scenario::ProducerIds => producer_ids::prepare(&dice, &mut plan),
+            Scenario::Gaps => gaps::prepare(&dice, &mut plan),
+            Scenario::Dropped => {
+                plan.transaction_version = dice.one_of(&[1, 2]);
+                plan.dropped = dice.one_of(&[10, 30, 60]);
+            }
             _ => {}
         }
         plan.faults.sort_by_key(|fault| fault.at);
@@ -200,6 +216,13 @@ impl Plan {
                     producer.delivery_timeout = producer.request_timeout + dice.ms(100, 10_000);
                 }
                 Scenario::Transactions => producer.records = 150,
+                Scenario::Dropped => {
+                    producer.records = 150;
+                    producer.batch_size = dice.one_of(&[100, 300]);
+                    producer.batch_max_size = producer.batch_size;
+                    // Room for a few batches: sends wait for memory.
+                    producer.tuning.buffer_memory = dice.one_of(&[600, 1200, 4 << 10]);
+                }
                 Scenario::Groups => {
                     producer.records = 150;
                     producer.pause = dice.ms(10, 30);
@@ -319,6 +342,17 @@ fn seeks(dice: &Dice, partitions: i32) -> Vec<Fault> {
         fault(dice.ms(100 + 700 * n, 700 + 700 * n), dice.ms(100, 2000), kind)
     };
     faults.extend((0..dice.between(0, 3)).map(one));
+    faults
+}
+
+/// Memory and metadata are short, so that calls wait.
+fn dropped(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let one = |n: u64| {
+        let kind = super::fault(dice, dice.one_of(&[0, 2, 5, 7, 8]), partitions);
+        fault(dice.ms(100 + 600 * n, 700 + 600 * n), dice.ms(50, 2000), kind)
+    };
+    let mut faults: Vec<Fault> = (0..dice.between(0, 3)).map(one).collect();
+    faults.extend(moves(dice, dice.between(0, 6), partitions as u64, 300));
     faults
 }
 

@@ -434,8 +434,8 @@ pub(super) async fn read_back(shared: &Shared, env: &Env) -> turmoil::Result {
     for partition in 0..shared.plan.partitions {
         let (leader, _) = shared.cluster.leader(OUTPUT, partition).ok_or("no leader")?;
         let leader = shared.cluster.broker(leader).ok_or("no such broker")?.addr();
-        let read = readback::over_the_wire(&net, leader, OUTPUT, partition).await?;
-        ends.push(read.last().map_or(0, |last| last.offset + 1));
+        let held = readback::over_the_wire(&net, leader, OUTPUT, partition).await?;
+        ends.push(held.records.last().map_or(0, |last| last.offset + 1));
     }
     let copies = reader::committed(shared, env, OUTPUT, &ends).await?;
     shared.history.lock().copies = Some(copies);

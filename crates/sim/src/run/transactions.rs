@@ -162,6 +162,10 @@ impl Worker {
     async fn transaction(&mut self, mut held: Held, intent: Intent) -> Result<Held, Error> {
         let mut sent = Vec::new();
         held.tenure.opened = now();
+        if self.work.shared.plan.dropped > 0 && self.work.entropy.below(10) == 0 {
+            // Whether it has begun or not, the next one begins another transaction.
+            drop(self.work.or_drop(held.producer.begin_transaction()).await);
+        }
         match held.producer.begin_transaction().await {
             Ok(transaction) => {
                 for _ in 0..=self.work.entropy.below(MOST_RECORDS) {
@@ -171,7 +175,9 @@ impl Worker {
                     let key = format!("key-{}", self.work.entropy.below(KEYS));
                     let value = payload::value(id);
                     let record = Record::to(TOPIC).key(&key).value(&value);
-                    let delivery = transaction.send(record).await;
+                    let dropped = Error::IllegalState("the send was dropped");
+                    let delivery = self.work.or_drop(transaction.send(record)).await;
+                    let delivery = delivery.unwrap_or(Err(dropped));
                     if self.note(slot, delivery, &held.tenure) {
                         sent.push(id);
                     }
@@ -184,19 +190,19 @@ impl Worker {
         }
         let (end, next) = match intent {
             Intent::Commit => {
-                let end = commit(&mut held).await;
-                let fine = end == End::Committed || abort(&mut held).await;
+                let end = commit(&self.work, &mut held).await;
+                let fine = end == End::Committed || abort(&self.work, &mut held).await;
                 (end, if fine { held } else { self.succeed(held).await? })
             }
             Intent::Abort => {
-                let fine = abort(&mut held).await;
+                let fine = abort(&self.work, &mut held).await;
                 // It was never committed, whatever became of the abort.
                 (End::Aborted, if fine { held } else { self.succeed(held).await? })
             }
             Intent::Zombie => {
                 held.tenure.rival_comes();
                 let successor = self.take_over().await?;
-                let end = match commit(&mut held).await {
+                let end = match commit(&self.work, &mut held).await {
                     End::Committed => End::Committed,
                     // The commit began when somebody else had the transactional id.
                     End::Aborted | End::Unknown => End::Aborted,
@@ -257,11 +263,24 @@ impl Worker {
 }
 
 /// Commits, and goes on while nobody knows.
-async fn commit(held: &mut Held) -> End {
+async fn commit(work: &Work, held: &mut Held) -> End {
+    let mut repeated = false;
     for _ in 0..PATIENCE {
-        match held.producer.commit_transaction().await {
+        let Some(ended) = work.or_drop(held.producer.commit_transaction()).await else {
+            repeated = true;
+            // It may complete before it is repeated.
+            sleep(Duration::from_millis(work.entropy.below(100))).await;
+            continue;
+        };
+        match ended {
             Ok(()) => return End::Committed,
-            Err(Error::Timeout { .. }) => {}
+            Err(Error::Timeout { .. }) => repeated = true,
+            // The transaction was open and is not: it was committed or aborted, and the error does not say which.
+            Err(error @ Error::IllegalState(_)) if repeated => {
+                let undecided = (work.index, error.to_string());
+                work.shared.history.lock().undecided.push(undecided);
+                return End::Unknown;
+            }
             Err(error) if error.is_abortable() => return End::Aborted,
             Err(error) => {
                 held.tenure.note(&error);
@@ -273,9 +292,10 @@ async fn commit(held: &mut Held) -> End {
 }
 
 /// Aborts; says whether the producer can go on.
-async fn abort(held: &mut Held) -> bool {
+async fn abort(work: &Work, held: &mut Held) -> bool {
     for _ in 0..PATIENCE {
-        match held.producer.abort_transaction().await {
+        let Some(ended) = work.or_drop(held.producer.abort_transaction()).await else { continue };
+        match ended {
             Ok(()) => return true,
             Err(Error::Timeout { .. }) => {}
             Err(error) => {

@@ -10,7 +10,7 @@ use curtail::{Consumer, Error, TopicPartition};
 use curtail_net::{Entropy, Env};
 use tokio::time::timeout;
 
-use super::{Shared, Stage, TOPIC, reader};
+use super::{Shared, Stage, TOPIC, mortal, reader};
 use crate::{
     history::Stray,
     net::{self, Client},
@@ -60,10 +60,13 @@ pub(super) async fn run(shared: Shared, env: Env, entropy: Entropy) -> Result<()
             _ => {}
         }
         let patience = Duration::from_millis(wanderer.entropy.below(60));
-        // A poll that is dropped has returned nothing.
-        let Ok(records) = timeout(patience, consumer.poll(Duration::from_millis(40))).await else {
-            continue;
+        let polls = match wanderer.shared.plan.dropped > 0 {
+            true => 1 + wanderer.entropy.below(4),
+            false => u64::MAX,
         };
+        // A poll that is dropped has returned nothing.
+        let polled = mortal::for_polls(consumer.poll(Duration::from_millis(40)), polls);
+        let Ok(Some(records)) = timeout(patience, polled).await else { continue };
         for record in records? {
             wanderer.given(record.partition(), record.offset(), &paused);
         }

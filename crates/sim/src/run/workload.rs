@@ -9,7 +9,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Shared, Stage, TOPIC, copies, reader, topics::Place, transactions, wanderer};
+use super::{
+    Shared, Stage, TOPIC, copies, gaps, mortal, reader, topics::Place, transactions, wanderer,
+};
 use crate::{
     history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
     net::{self, Client, TurmoilNet},
@@ -32,11 +34,33 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.reached(Stage::Running).await;
     let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
     let consumer = tokio::spawn(reader::follow(shared.clone(), env, shared.ends.subscribe()));
-    let wanderer = (shared.plan.scenario == Some(Scenario::Seeks)).then(|| {
+    // The markers of transactions are gaps in the log.
+    let wanders = match shared.plan.scenario {
+        Some(Scenario::Seeks) => true,
+        Some(Scenario::Dropped) => !shared.plan.is_transactional(),
+        _ => false,
+    };
+    let wanderer = wanders.then(|| {
         let entropy = shared.entropy.fork();
         let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
         tokio::spawn(wanderer::run(shared.clone(), env, entropy))
     });
+    let deletions = gaps::Deletions::default();
+    let (deleter, seeker) = match shared.plan.gaps {
+        None => (None, None),
+        Some(plan) => {
+            let host = Host::Clients.name();
+            let spawn = || {
+                let entropy = shared.entropy.fork();
+                (net::env(&shared.fabric, &host, entropy.fork()), entropy)
+            };
+            let (env, entropy) = spawn();
+            let deleting = gaps::delete(shared.clone(), plan, env, entropy, deletions.clone());
+            let (env, entropy) = spawn();
+            let seeking = gaps::seek(shared.clone(), plan, env, entropy, deletions.clone());
+            (Some(tokio::spawn(deleting)), Some(tokio::spawn(seeking)))
+        }
+    };
     let mut producers = JoinSet::new();
     for (index, plan) in shared.plan.producers.clone().into_iter().enumerate() {
         let entropy = shared.entropy.fork();
@@ -54,6 +78,10 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     }
     shared.note("waiting for the faults to end");
     shared.reached(Stage::Healed).await;
+    if let Some(deleter) = deleter {
+        shared.note("waiting for the deletions to end");
+        deleter.await?.map_err(|error| format!("the deletions failed: {error}"))?;
+    }
     shared.note("waiting for every replica to be in sync");
     shared.cluster.wait_until(|_| shared.is_whole()).await;
     sleep(SETTLE).await;
@@ -67,6 +95,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let committed = reader::committed(&shared, &env, TOPIC, &read).await?;
         shared.history.lock().committed = committed;
     }
+    deletions.judge(&shared);
     shared.ends.send_replace(Some(read));
     if let Some(wanderer) = wanderer {
         shared.note("waiting for the consumer that seeks");
@@ -74,6 +103,12 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     }
     shared.note("waiting for the consumer to read everything");
     consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
+    if let Some(seeker) = seeker {
+        shared.note("waiting for the consumer that seeks past deletions");
+        let consumer =
+            seeker.await?.map_err(|error| format!("the consumer that seeks failed: {error}"))?;
+        consumer.close().await;
+    }
     if shared.plan.copies.is_some() {
         let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
         copies::read_back(&shared, &env).await?;
@@ -104,7 +139,11 @@ impl Work {
             let id = RecordId { producer: self.index, number };
             let slot = self.begin(id);
             let sent = match self.is_impatient() {
-                false => self.send(&producer, id).await,
+                false => match self.or_drop(self.send(&producer, id)).await {
+                    Some(sent) => sent,
+                    // A dropped send has not appended its record.
+                    None => Err(Error::IllegalState("the send was dropped")),
+                },
                 true => {
                     let patience = Duration::from_millis(self.entropy.below(3));
                     // A dropped send has not appended its record.
@@ -133,6 +172,9 @@ impl Work {
                     note(&self.shared, slot, Outcome::NotWritten { error: error.to_string() });
                 }
             }
+            if self.shared.plan.dropped > 0 && self.entropy.below(10) == 0 {
+                self.flush(&producer).await?;
+            }
             while self.plan.tuning.one_by_one
                 && let Some(ended) = outcomes.join_next().await
             {
@@ -152,6 +194,36 @@ impl Work {
         }
         client.leave();
         producer.close().await
+    }
+
+    /// Awaits a call, or drops it at one of its await points.
+    pub(super) async fn or_drop<F: Future>(&self, call: F) -> Option<F::Output> {
+        let share = self.shared.plan.dropped;
+        let polls = match share > 0 && self.entropy.below(100) < share {
+            true => 1 + self.entropy.below(4),
+            false => u64::MAX,
+        };
+        mortal::for_polls(call, polls).await
+    }
+
+    /// Flushes. Whatever was sent before it has its outcome then.
+    async fn flush(&self, producer: &Producer) -> Result<(), Error> {
+        let before: Vec<usize> = {
+            let history = self.shared.history.lock();
+            let sent = history.sent.iter().enumerate();
+            sent.filter(|(_, sent)| sent.id.producer == self.index && sent.settled.is_none())
+                .map(|(slot, _)| slot)
+                .collect()
+        };
+        let Some(flushed) = self.or_drop(producer.flush()).await else { return Ok(()) };
+        flushed?;
+        // The tasks that wait for outcomes run before the clock advances.
+        sleep(Duration::from_millis(1)).await;
+        let mut history = self.shared.history.lock();
+        let open = before.into_iter().map(|slot| &history.sent[slot]);
+        let open: Vec<_> = open.filter(|sent| sent.settled.is_none()).map(|sent| sent.id).collect();
+        history.unflushed.extend(open);
+        Ok(())
     }
 
     /// Waits between two bursts.
@@ -274,7 +346,11 @@ async fn read_everything(shared: &Shared) -> turmoil::Result<Vec<i64>> {
         let Place { topic, name, partition } = place;
         let (leader, _) = shared.cluster.leader(name, partition).ok_or("no leader")?;
         let leader = shared.cluster.broker(leader).ok_or("no such broker")?.addr();
-        let mut read = readback::over_the_wire(&net, leader, name, partition).await?;
+        let readback::Held { start, records: mut read } =
+            readback::over_the_wire(&net, leader, name, partition).await?;
+        if start > 0 {
+            shared.history.lock().starts.insert(place.number(), start);
+        }
         if topic == 0 {
             ends.push(read.last().map_or(0, |last| last.offset + 1));
         }

@@ -225,7 +225,8 @@ impl Lane {
     /// The error for a log that is damaged on the broker: it sends no batch whose header could name the next offset.
     fn corrupt(&self, at: &TopicPartition, offset: i64) -> Error {
         let reason =
-            format!("broker {} found a corrupt batch in its log (CORRUPT_MESSAGE)", self.node).into();
+            format!("broker {} found a corrupt batch in its log (CORRUPT_MESSAGE)", self.node)
+                .into();
         let (topic, partition) = (at.topic.clone(), at.partition);
         Error::Corrupt { topic, partition, offset, next_offset: None, reason }
     }

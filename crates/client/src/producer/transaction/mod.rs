@@ -7,7 +7,10 @@ mod requests;
 mod strays;
 
 use curtail_net::Env;
-use curtail_proto::transaction::{Busy, Machine, Protocol, Status};
+use curtail_proto::{
+    plant::{Plant, planted},
+    transaction::{Busy, Machine, Protocol, Status},
+};
 use tokio::{task::AbortHandle, time::timeout_at};
 
 use self::control::Limit;
@@ -314,7 +317,8 @@ impl TransactionalProducer {
     /// Whether the transaction ended as requested after the call that requested it was dropped or timed out.
     fn has_ended(&mut self, control: &Control, end: End) -> bool {
         let ready = matches!(control.look(|machine| machine.status()), Status::Ready);
-        ready && self.unreported.take_if(|requested| *requested == end).is_some()
+        let forgotten = end == End::Commit && planted(Plant::CommitForgotten);
+        ready && !forgotten && self.unreported.take_if(|requested| *requested == end).is_some()
     }
 
     /// Waits until the transaction has ended. A repeated call finds the end if this one does not see it.

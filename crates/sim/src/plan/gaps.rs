@@ -1,0 +1,50 @@
+//! A topic whose oldest records are deleted while a consumer seeks in it.
+
+use super::{
+    Crash, Dice, Fault, FaultKind, Plan, TopicPlan,
+    scenario::{fault, moves},
+};
+
+/// Index of the topic whose records are deleted.
+pub const SHRINKING: usize = 1;
+
+/// What the consumer and the deletions are like.
+#[derive(Clone, Copy, Debug)]
+pub struct GapPlan {
+    /// Whether `auto.offset.reset` is `earliest`; otherwise it is `none`.
+    pub resets: bool,
+    /// Longest pause between two deletions, in milliseconds.
+    pub apart: u64,
+}
+
+/// Adds the topic, and a producer for it.
+pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
+    let partitions = dice.between(1, 3) as i32;
+    plan.more_topics = vec![TopicPlan { name: "shrinking", partitions: Some(partitions) }];
+    plan.gaps =
+        Some(GapPlan { resets: dice.between(0, 1) == 0, apart: dice.one_of(&[50, 200, 500]) });
+    plan.segment_bytes = dice.one_of(&[2 << 10, 8 << 10, 1 << 30]);
+    plan.producers.truncate(1);
+    let mut producer = plan.producers[0].clone();
+    producer.tuning.topic = SHRINKING;
+    producer.keyed = dice.one_of(&[0, 50, 100]);
+    plan.producers.push(producer);
+    // Other scenarios cover the first topic.
+    plan.producers[0].records = 100;
+}
+
+/// Brokers die, freeze and answer late, so that deletions reach replicas at different times.
+pub(super) fn faults(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let one = |n: u64| {
+        let broker = dice.broker();
+        let kind = match dice.between(0, 3) {
+            0 | 1 => FaultKind::Kill { broker, disk: Crash::KeepsAll },
+            2 => FaultKind::Freeze { broker },
+            _ => super::fault(dice, 7, partitions),
+        };
+        fault(dice.ms(100 + 600 * n, 700 + 600 * n), dice.ms(50, 2000), kind)
+    };
+    let mut faults: Vec<Fault> = (0..dice.between(0, 3)).map(one).collect();
+    faults.extend(moves(dice, dice.between(0, 4), partitions as u64, 400));
+    faults
+}
