@@ -1,4 +1,4 @@
-//! Demand for producer ids: no partition waits for an id that nobody requests.
+//! Demand for producer ids: no partition waits for an id that no task requests.
 
 use std::sync::Arc;
 
