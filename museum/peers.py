@@ -43,7 +43,7 @@ WORDS = (
     (r"the driver ended|^error: ", "the driver fails"),
     (r"ommit error|CommitFailed", "commit fails"),
     (r"panicked at [^\n]*\n\[\(", "other records than expected"),
-    (r"failed: |a delivery", "record fails"),
+    (r"failed: |a delivery|panicked at [^\n]*\nErr\(Failure", "record fails"),
     (r"unwrap_err\(\)` on an `Ok`", "an error is not reported"),
     (r"on an `Err` value: Failure", "call fails"),
 )

@@ -44,6 +44,10 @@ func drive(args *options) error {
 		say("unsupported no option offers the consumer protocol (KIP-848)")
 		return nil
 	}
+	if args.properties["max.poll.interval.ms"] != "" {
+		say("unsupported no option limits the time between polls")
+		return nil
+	}
 	if args.role == "producer" {
 		return driveProducer(args)
 	}
@@ -132,6 +136,9 @@ func driveProducer(args *options) error {
 	}
 	if id := args.properties["transactional.id"]; id != "" {
 		kafkaOptions = append(kafkaOptions, kgo.TransactionalID(id))
+	} else if args.properties["enable.idempotence"] != "false" {
+		// Otherwise the delivery timeout does not apply to a record that may have been written.
+		kafkaOptions = append(kafkaOptions, kgo.AllowIdempotentProduceCancellation())
 	}
 	client, err := kgo.NewClient(kafkaOptions...)
 	if err != nil {
@@ -314,9 +321,6 @@ func (c *driven) group() []kgo.Opt {
 	}
 	if interval, set := c.args.milliseconds("heartbeat.interval.ms", time.Millisecond); set {
 		result = append(result, kgo.HeartbeatInterval(interval))
-	}
-	if interval, set := c.args.milliseconds("max.poll.interval.ms", 100*time.Millisecond); set {
-		result = append(result, kgo.RebalanceTimeout(interval))
 	}
 	return result
 }

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
+    time::Duration,
 };
 
 use curtail_proto::metadata::Node;
@@ -12,7 +13,10 @@ use curtail_wire::{
     cold::{Decodable, Message, Request},
     metadata::MetadataResponse,
 };
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::{
     Admin, BrokerDescription, Each, Target, broker_error,
@@ -23,6 +27,12 @@ use crate::{
     Error, Result, TopicPartition,
     coordinator::{self, Coordinators},
 };
+
+/// The shortest time before the leaders are looked up again.
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+
+/// The shortest time that a broker has to name the leaders.
+const LEAST_ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// What is known so far of the things asked for.
 pub(super) type Outcome<K, T> = BTreeMap<K, Result<T>>;
@@ -180,7 +190,8 @@ impl Admin {
         Ok(outcome)
     }
 
-    /// Asks the leaders of partitions.
+    /// Asks the leaders of partitions. A request whose response takes long is abandoned once another leader is elected: a dead
+    /// one would delay the call by `request.timeout.ms`.
     pub(super) async fn at_leaders<T, F>(
         &self,
         partitions: BTreeSet<TopicPartition>,
@@ -215,8 +226,38 @@ impl Admin {
                 })),
             }
         }
-        outcome.extend(self.fan_out(parts, ask).await);
+        let asked = self.fan_out(parts, |admin, broker, part| {
+            let leader = broker.id;
+            let (watching, watched) = (admin.clone(), part.clone());
+            let answer = ask(admin, broker, part);
+            async move {
+                tokio::select! {
+                    biased;
+                    answered = answer => answered,
+                    moved = watching.until_moved(leader, &watched) => Err(moved),
+                }
+            }
+        });
+        outcome.extend(asked.await);
         Ok(outcome)
+    }
+
+    /// Waits until one of the partitions has another leader, and returns the error for that.
+    async fn until_moved(&self, leader: i32, partitions: &[TopicPartition]) -> Error {
+        let mut names: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
+        names.dedup();
+        let patience = self.shared.config.common.retry_backoff_max.max(LEAST_PATIENCE);
+        loop {
+            sleep(patience).await;
+            // After the timeout the connection is dropped, and the next request goes to any other broker.
+            let asking = timeout(patience.max(LEAST_ANSWER_TIME), self.metadata(Some(&names)));
+            let Ok(Ok(metadata)) = asking.await else { continue };
+            let moved =
+                |at: &&TopicPartition| leader_in(&metadata, at).is_ok_and(|id| id != leader);
+            if let Some(at) = partitions.iter().find(moved) {
+                return broker_error(&at.to_string(), ErrorCode::NOT_LEADER_OR_FOLLOWER, None);
+            }
+        }
     }
 
     /// Asks the coordinators of groups or of transactional ids.

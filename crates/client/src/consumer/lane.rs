@@ -536,10 +536,13 @@ impl Lane {
                 timestamp: lookup::timestamp_of(lookup.to),
             })
             .collect();
-        let connection = self.connected().await?;
-        let mut found = lookup::ask(connection, &questions, isolation).await?;
+        let (shared, node) = (self.shared.clone(), self.node);
+        let exchange = async {
+            let connection = self.connected().await?;
+            lookup::ask(connection, &questions, isolation).await
+        };
+        let mut found = shared.suspecting(node, shared.patience(), exchange).await?;
         self.worked();
-        let shared = self.shared.clone();
         let mut state = shared.state.lock();
         let mut refresh = false;
         for (at, lookup) in asked {

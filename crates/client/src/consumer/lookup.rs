@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 use curtail_proto::{
     backoff::Backoff,
     later::Later,
+    metadata::Snapshot,
     position::{FetchVerdict, Reset, classify},
 };
 use curtail_wire::{
@@ -215,10 +216,17 @@ async fn ask_leader(
         let mut connection = shared.connect(leader).await?;
         ask(&mut connection, &questions, shared.config.isolation_level).await
     };
-    let result = timeout_at(deadline, exchange).await.unwrap_or_else(|_| {
-        let limit = shared.config.common.default_api_timeout;
-        Err(Error::Timeout { what: "ListOffsets (default.api.timeout.ms)", limit, last: None })
-    });
+    let exchange = timeout_at(deadline, shared.suspecting(leader, shared.patience(), exchange));
+    let result = tokio::select! {
+        biased;
+        result = exchange => result.unwrap_or_else(|_| {
+            let limit = shared.config.common.default_api_timeout;
+            Err(Error::Timeout { what: "ListOffsets (default.api.timeout.ms)", limit, last: None })
+        }),
+        moved = until_moved(shared, leader, &questions) => {
+            Err(partition_error(&moved, ErrorCode::NOT_LEADER_OR_FOLLOWER))
+        }
+    };
     match result {
         Ok(mut found) => questions
             .into_iter()
@@ -226,6 +234,21 @@ async fn ask_leader(
             .collect(),
         Err(error) => questions.into_iter().map(|q| (q.at, Err(error.clone()))).collect(),
     }
+}
+
+/// Returns a partition once metadata names another leader for it: a dead one would delay the lookup by
+/// `request.timeout.ms`.
+async fn until_moved(shared: &Shared, leader: i32, questions: &[Question]) -> TopicPartition {
+    let moved = |snapshot: &Snapshot| {
+        let is_elsewhere = |at: &TopicPartition| {
+            let topic = snapshot.topic(&at.topic)?;
+            let now = topic.leaders.get(usize::try_from(at.partition).ok()?)?.id;
+            Some(now >= 0 && now != leader)
+        };
+        let moved = questions.iter().find(|question| is_elsewhere(&question.at) == Some(true));
+        moved.map(|question| question.at.clone())
+    };
+    shared.metadata.find(moved).await
 }
 
 /// A broker's error for a partition.

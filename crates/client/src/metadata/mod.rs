@@ -86,7 +86,7 @@ struct Shared {
     wake: Notify,
     /// Told when a broker comes under suspicion.
     suspected: Notify,
-    /// Counts answers, failed ones included, so that waiters look again.
+    /// Counts answers, failed ones and hints included, so that waiters look again.
     version: watch::Sender<u64>,
     /// The last failure of a topic or of the whole refresh, for those who wait in vain.
     problems: Mutex<Problems>,
@@ -241,6 +241,22 @@ impl MetadataHandle {
         }
     }
 
+    /// Waits until `look` finds something in a snapshot. Requests no refresh.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn find<T>(&self, look: impl Fn(&Snapshot) -> Option<T>) -> T {
+        let mut version = self.shared.version.subscribe();
+        loop {
+            version.borrow_and_update();
+            if let Some(found) = look(&self.snapshot()) {
+                return found;
+            }
+            // The sender lives as long as `self`.
+            let _ = version.changed().await;
+        }
+    }
+
     /// Takes the leaders that error answers named, all in one step, and gives those that were news.
     pub(crate) fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> Vec<Hint> {
         let mut turn = self.shared.writer.lock();
@@ -252,6 +268,7 @@ impl MetadataHandle {
         topics.dedup();
         self.shared.publish(&mut turn, next, &topics);
         drop(turn);
+        self.shared.version.send_modify(|v| *v += 1);
         // It frees what was replaced.
         self.shared.wake.notify_one();
         taken

@@ -1,9 +1,6 @@
 //! Who the producer is to the brokers: the one place that knows its id and epoch.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use curtail_proto::{
@@ -11,9 +8,8 @@ use curtail_proto::{
     classify::Sequenced,
 };
 
-use tokio::sync::Notify;
-
 use super::{
+    demand::Demand,
     partition::{Partition, PartitionState},
     transaction::Control,
 };
@@ -35,18 +31,12 @@ pub(super) enum Identity {
 /// Of an idempotent producer without a transactional id.
 pub(super) struct Given {
     newest: ArcSwapOption<ProducerIdentity>,
-    /// An id of which a partition has used up the epochs, or [`NO_ID`].
-    spent: AtomicI64,
-    is_spent: Notify,
+    demand: Demand,
 }
-
-/// Ids are not negative.
-const NO_ID: i64 = -1;
 
 impl Given {
     fn new() -> Self {
-        let (newest, spent) = (ArcSwapOption::empty(), AtomicI64::new(NO_ID));
-        Self { newest, spent, is_spent: Notify::new() }
+        Self { newest: ArcSwapOption::empty(), demand: Demand::new() }
     }
 
     fn stamps(&self) -> Idempotence {
@@ -54,12 +44,6 @@ impl Given {
             .load()
             .as_deref()
             .map_or(Idempotence::Pending, |&newest| Idempotence::As(newest))
-    }
-
-    /// Whether none was given yet, or a partition cannot go on under the newest.
-    fn is_short(&self) -> bool {
-        let spent = self.spent.load(Ordering::Acquire);
-        self.newest.load().as_deref().is_none_or(|newest| newest.id == spent)
     }
 }
 
@@ -100,24 +84,24 @@ impl Identity {
     /// Takes an id that was asked for.
     pub(super) fn arrived(&self, identity: ProducerIdentity) {
         if let Self::Idempotent(given) = self {
+            // First: a partition that sees the id may have exhausted it.
+            given.demand.arrived(identity.id);
             given.newest.store(Some(Arc::new(identity)));
         }
     }
 
     /// A partition has used up the epochs of an id. If that is no longer the newest, there is one already.
     pub(super) fn is_spent(&self, id: i64) {
-        let Self::Idempotent(given) = self else { return };
-        if given.newest.load().as_deref().is_some_and(|newest| newest.id == id) {
-            given.spent.store(id, Ordering::Release);
-            given.is_spent.notify_one();
+        if let Self::Idempotent(given) = self {
+            given.demand.spent(id);
         }
     }
 
     /// Ends when another id has to be asked for: one was given, and its epochs are used up. Cancel safe.
     pub(super) async fn until_another_is_needed(&self) {
-        let Self::Idempotent(given) = self else { return std::future::pending().await };
-        while given.newest.load().is_none() || !given.is_short() {
-            given.is_spent.notified().await;
+        match self {
+            Self::Idempotent(given) => given.demand.until_spent().await,
+            Self::None | Self::Transactional(_) => std::future::pending().await,
         }
     }
 

@@ -14,6 +14,7 @@ mod awaited;
 mod awaited_tests;
 mod deadlines;
 mod delivery;
+mod demand;
 mod door;
 mod driver;
 mod identity;
@@ -33,7 +34,7 @@ mod transaction;
 mod turnstile;
 mod waiting;
 
-/// Synchronisation of [`awaited`], [`door`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
+/// Synchronisation of [`awaited`], [`demand`], [`door`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
 mod sync {
     pub(super) use std::sync::{
         OnceLock,

@@ -10,6 +10,9 @@ mod attention;
 #[path = "../../src/producer/awaited.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod awaited;
+#[path = "../../src/producer/demand.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod demand;
 #[path = "../../src/producer/door.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod door;
@@ -28,6 +31,7 @@ mod turnstile;
 
 mod choices;
 mod doors;
+mod ids;
 mod lanes;
 mod looks;
 mod polls;

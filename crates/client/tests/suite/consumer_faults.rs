@@ -8,7 +8,10 @@ use std::{
 };
 
 use crate::common::{self, Backend};
-use curtail::{Consumer, ConsumerConfig, Error, OffsetReset, Producer, Record, TopicPartition};
+use curtail::{
+    Admin, AdminConfig, Consumer, ConsumerConfig, Error, IsolationLevel, OffsetReset, OffsetSpec,
+    Producer, Record, TopicPartition,
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -119,6 +122,49 @@ async fn a_frozen_leader_is_suspected() {
     let second = Producer::new(curtail::ProducerConfig::new(&others)).unwrap();
     send(&second, topic, 1, 10..20).await;
     read_on(&mut consumer, &mut next, 1, 20).await;
+    cluster.thaw(leader);
+}
+
+/// Offsets are looked up by the consumer for itself and for the application, and by the admin client; all are asked again at
+/// the next leader long before the request's time is up.
+#[tokio::test]
+async fn a_lookup_at_a_frozen_leader_goes_on_at_the_next_one() {
+    let topic = "frozen-lookup";
+    let backend = Backend::embedded(3).await;
+    backend.create_topic(topic, 1, 3).await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
+    send(&common::producer(&backend, &[]), topic, 1, 0..10).await;
+    let (leader, _) = cluster.leader(topic, 0).unwrap();
+    let frozen = cluster.broker(leader).unwrap().addr().to_string();
+    let others: Vec<String> =
+        backend.bootstrap().split(',').filter(|a| *a != frozen).map(str::to_owned).collect();
+    let mut config = ConsumerConfig::new(others.join(","));
+    config.auto_offset_reset = OffsetReset::Earliest;
+    config.common.request_timeout = 2 * LIMIT;
+    config.common.default_api_timeout = 2 * LIMIT;
+    config.common.connection_setup_timeout = 2 * LIMIT;
+    let mut asks = AdminConfig::new(others.join(","));
+    asks.common = config.common.clone();
+    let admin = Admin::new(asks).unwrap();
+    let (mut start, asking) =
+        (Consumer::new(config.clone()).unwrap(), Consumer::new(config).unwrap());
+    for consumer in [&start, &asking] {
+        assert_eq!(consumer.partitions_for(topic).await.unwrap()[0].leader, Some(leader));
+    }
+    cluster.freeze(leader);
+    start.assign(all(topic, 1));
+    let wanted = all(topic, 1);
+    let latest = [(wanted[0].clone(), OffsetSpec::Latest)];
+    let listing = admin.list_offsets(&latest, IsolationLevel::ReadUncommitted);
+    let started = read_exactly(&mut start, 1, 10);
+    let (ends, listed, started) = tokio::join!(
+        tokio::time::timeout(LIMIT / 2, asking.end_offsets(&wanted)),
+        tokio::time::timeout(LIMIT / 2, listing),
+        tokio::time::timeout(LIMIT / 2, started),
+    );
+    assert_eq!([ends.is_ok(), listed.is_ok(), started.is_ok()], [true; 3]);
+    assert_eq!(ends.unwrap().unwrap()[&wanted[0]], 10);
+    assert_eq!(listed.unwrap().unwrap()[0].1.as_ref().unwrap().offset, Some(10));
     cluster.thaw(leader);
 }
 

@@ -194,6 +194,9 @@ struct Life {
 /// How long no connection is accepted after one could not be for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The longest delay of metadata. A longer one cannot be added to the time.
+const MOST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// More versions than this are not kept apart while they are under way.
 const MAX_UNDER_WAY: usize = 1024;
 
@@ -371,12 +374,13 @@ impl Life {
     fn take_metadata(&mut self) {
         let now = Instant::now();
         let delivery = self.mailbox.take();
+        let due = now + delivery.delay.min(MOST_DELAY);
         self.frozen = delivery.frozen;
         for image in delivery.arrived {
             if self.under_way.len() == MAX_UNDER_WAY {
                 self.under_way.pop_back();
             }
-            self.under_way.push_back((now + delivery.delay, image));
+            self.under_way.push_back((due, image));
         }
         if self.frozen {
             return;

@@ -44,6 +44,10 @@ impl LeaderEpochs {
         Ok(Self { path, entries, ahead: false })
     }
 
+    pub(super) fn first(&self) -> Option<EpochStart> {
+        self.entries.first().copied()
+    }
+
     pub(super) fn latest(&self) -> Option<EpochStart> {
         self.entries.last().copied()
     }

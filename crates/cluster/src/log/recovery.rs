@@ -7,7 +7,9 @@ use std::sync::Arc;
 use curtail_wire::records::Batch;
 
 use super::cache::TailCache;
-use super::checkpoint::{CleanMark, read_log_start, read_optional, take_clean_mark};
+use super::checkpoint::{
+    CleanMark, read_log_start, read_optional, take_clean_mark, write_log_start,
+};
 use super::epochs::LeaderEpochs;
 use super::producers::Producers;
 use super::segment::{Segment, offset_in_name, scan, segment_path};
@@ -30,15 +32,22 @@ impl PartitionLog {
         config: LogConfig,
     ) -> Result<(Self, Recovery), LogError> {
         disk.create_dir_all(&dir).map_err(|source| LogError::io(&dir, source))?;
-        let log_start = read_log_start(disk.as_ref(), &dir)?;
         let bases = offsets_of(disk.as_ref(), &dir, "log")?;
+        let epochs = LeaderEpochs::load(disk.as_ref(), &dir)?;
+        let mut log_start = read_log_start(disk.as_ref(), &dir)?;
+        if log_start.is_none() {
+            log_start = start_without_checkpoint(&bases, &epochs);
+            if let Some(start) = log_start {
+                // The epochs may change, and tell nothing about the start then.
+                write_log_start(disk.as_ref(), &dir, start)?;
+            }
+        }
         let bases = match config.plant {
             Some(Plant::BeginWithGap) => bases,
             _ => remove_unfounded(disk.as_ref(), &dir, bases, log_start.unwrap_or(0))?,
         };
         remove_leftovers(disk.as_ref(), &dir, &bases)?;
         let mark = take_clean_mark(disk.as_ref(), &dir)?;
-        let epochs = LeaderEpochs::load(disk.as_ref(), &dir)?;
         let cache = TailCache::new(config.tail_cache_bytes);
         let first = bases.first().copied().or(log_start).unwrap_or(0);
         let mut segments = Vec::with_capacity(bases.len().max(1));
@@ -257,6 +266,13 @@ fn offsets_of(disk: &dyn Disk, dir: &Path, extension: &str) -> Result<Vec<i64>, 
         paths.iter().filter_map(|path| offset_in_name(path, extension)).collect();
     offsets.sort_unstable();
     Ok(offsets)
+}
+
+/// Where a log starts that begins above 0 and has no file `log-start-offset`, such as one that Kafka wrote: at its first
+/// segment, if its leader epochs begin there or later. Epochs that begin earlier belong to segments that were lost.
+fn start_without_checkpoint(bases: &[i64], epochs: &LeaderEpochs) -> Option<i64> {
+    let first = bases.first().copied().filter(|first| *first > 0)?;
+    epochs.first().filter(|epoch| epoch.start_offset >= first).map(|_| first)
 }
 
 /// Removes the segments that cannot belong to a log that starts at `start`; returns the base offsets of the others.

@@ -449,3 +449,18 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     assert_eq!(new.fetch_all("t", 0, 3).await, ["a", "b", "c"]);
     soon(cluster.shutdown()).await;
 }
+
+/// A broker that never gets the metadata lives on with what it has.
+#[tokio::test]
+async fn a_metadata_delay_of_any_length_leaves_the_broker_running() {
+    let cluster = start(config(2)).await;
+    cluster.set_metadata_delay(1, Duration::MAX);
+    cluster.create_topic("late", 1, 1, &[]).expect("a topic");
+    // Another broker's session outlasts that of a broker that stopped before.
+    cluster.freeze(2);
+    soon(cluster.wait_until(|cluster| !cluster.live_brokers().contains(&2))).await;
+    assert_eq!(cluster.live_brokers(), [1]);
+    cluster.set_metadata_delay(1, Duration::ZERO);
+    let mut client = soon(Client::connect(&cluster, 1)).await;
+    assert_eq!(soon(client.metadata("late")).await.0.brokers.len(), 2);
+}

@@ -13,6 +13,8 @@ mod machine;
 mod measure;
 mod report;
 mod sample;
+#[cfg(test)]
+mod tests;
 pub mod units;
 
 use std::time::Duration;
@@ -87,6 +89,8 @@ pub enum Event<'a> {
 const ROUNDS: usize = 3;
 /// The shortest run that says something.
 const SHORTEST: Duration = Duration::from_millis(200);
+/// The longest time that an option may name.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Records of one run that are kept in memory.
 const MOST_RECORDS: f64 = 5e6;
 /// What is left behind by a doctor that was killed goes away by itself.
@@ -146,8 +150,18 @@ impl Options {
         if self.record_size < measure::SMALLEST {
             return refuse("the record size must be at least 16 bytes");
         }
-        if self.throughput < self.record_size as f64 {
-            return refuse("the throughput must be at least one record a second");
+        if self.record_size > self.producer.max_request_size {
+            return refuse("the record size must be at most the producer's max.request.size");
+        }
+        // Not a number is neither.
+        let at_least_one = self.throughput >= self.record_size as f64;
+        if !at_least_one || self.throughput.is_infinite() {
+            return refuse("the throughput must be at least one record a second, and finite");
+        }
+        for (name, time) in [("target", self.target), ("duration", self.duration)] {
+            if time.is_zero() || time > LONGEST {
+                return Err(Error::Options(format!("the {name} must be above 0 and at most 24 h")));
+            }
         }
         if self.partitions.is_some_and(|count| count < 1) {
             return refuse("the number of partitions must be above 0");

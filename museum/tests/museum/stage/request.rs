@@ -61,7 +61,9 @@ impl Request {
         }
         let request = ProduceRequest::decode(self.version, &self.body).unwrap();
         let partitions = request.topics.into_iter().flat_map(|topic| topic.partitions);
-        partitions.map(|p| (p.index, Batch::parse(p.records.unwrap()).unwrap())).collect()
+        // franz-go sends a partition without records when its batch has expired before the write.
+        let batches = partitions.filter_map(|p| Some((p.index, p.records?)));
+        batches.map(|(index, records)| (index, Batch::parse(records).unwrap())).collect()
     }
 
     /// Whether this is a Produce request with a batch for the partition.

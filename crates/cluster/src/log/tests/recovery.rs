@@ -163,6 +163,53 @@ fn a_missing_segment_ends_the_log_before_it() {
 }
 
 #[test]
+fn a_log_without_log_start_offset_keeps_the_segments_its_epochs_begin_in() {
+    let small = LogConfig { segment_bytes: 500, ..config() };
+    for (closed, within) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+        let (disk, mut log) = fresh(&small);
+        fill(&mut log, 40);
+        let start = log.segments[2].base_offset;
+        log.delete_before(start + within).unwrap();
+        log.append_as_leader(TestBatch::of(1, 1).build(), 3, NOW).unwrap();
+        log.flush().unwrap();
+        let end = log.end_offset();
+        if closed {
+            log.close().unwrap();
+        }
+        drop(log);
+        // Apache Kafka keeps the start of all logs in one file of the data directory.
+        disk.remove_file(&dir().join("log-start-offset")).unwrap();
+        for _ in 0..2 {
+            let (log, recovery) = open(&disk, &small);
+            assert_eq!((log.start_offset(), log.end_offset()), (start, end));
+            assert_eq!(recovery.truncated_bytes, 0);
+            assert_eq!(read_all(&log).len() as i64, end - start);
+            drop(log);
+        }
+        // The start is known from now on, whatever the epochs tell.
+        disk.remove_file(&dir().join("leader-epoch-checkpoint")).unwrap();
+        assert_eq!(open(&disk, &small).0.start_offset(), start);
+    }
+}
+
+#[test]
+fn a_log_whose_epochs_begin_before_its_first_segment_has_lost_records() {
+    let small = LogConfig { segment_bytes: 500, ..config() };
+    for without_epochs in [false, true] {
+        let (disk, mut log) = fresh(&small);
+        fill(&mut log, 40);
+        log.flush().unwrap();
+        drop(log);
+        disk.remove_file(&dir().join(LOG)).unwrap();
+        if without_epochs {
+            disk.remove_file(&dir().join("leader-epoch-checkpoint")).unwrap();
+        }
+        let (log, _) = open(&disk, &small);
+        assert_eq!((log.start_offset(), log.end_offset()), (0, 0));
+    }
+}
+
+#[test]
 fn indexes_that_are_missing_or_wrong_are_rebuilt() {
     let small = LogConfig { segment_bytes: 1500, ..config() };
     let (disk, mut log) = fresh(&small);
