@@ -8,6 +8,7 @@ mod choice;
 mod sticky;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 /// Synchronisation of [`sticky`]. Its loom test replaces it.
 mod sync {
@@ -16,6 +17,7 @@ mod sync {
 
 pub use choice::{Candidate, Chosen, Rule, choose, is_late};
 pub use sticky::{Next, PROBE_EVERY, Sticky};
+pub use trials::{Picked, Role, Standing, pick};
 
 /// Java's `Utils.murmur2`.
 pub fn murmur2(data: &[u8]) -> u32 {

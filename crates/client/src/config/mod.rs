@@ -238,6 +238,9 @@ pub struct ProducerConfig {
     /// Whether keyless records leave partitions that cannot acknowledge, for others that can. Not a setting of the
     /// Java client, where they wait; as a property `curtail.route.around.trouble`.
     pub route_around_trouble: bool,
+    /// Whether keyless records prefer partitions whose present leader has acknowledged something, and try the others of a
+    /// broker one at a time; as a property `curtail.prefer.proven.partitions`. Off: its gain is still to be measured.
+    pub prefer_proven_partitions: bool,
     /// How much of `buffer.memory` one broker's records may hold while other brokers are in use, in percent of what
     /// is free at the same time: with 100, one broker that does not acknowledge holds half of the memory at most. 0
     /// for no bound. As a property `curtail.broker.memory.percent`.
@@ -275,6 +278,7 @@ impl Default for ProducerConfig {
             partitioner_rack_aware: false,
             partitioner: None,
             route_around_trouble: true,
+            prefer_proven_partitions: false,
             broker_memory_percent: 100,
         }
     }

@@ -28,6 +28,7 @@ mod routing;
 mod schedule;
 mod settle;
 mod shared;
+mod standing;
 mod topic;
 mod trace;
 mod transaction;

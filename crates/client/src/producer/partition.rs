@@ -18,6 +18,7 @@ use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
     memory::NOWHERE,
+    standing::Standing,
     transaction::Enlisted,
 };
 use crate::Error;
@@ -91,6 +92,8 @@ impl Drop for Counted {
 pub(super) struct Partition {
     pub(super) topic: Arc<str>,
     pub(super) index: i32,
+    /// What its leader has shown, for the choice of keyless records.
+    pub(super) standing: Standing,
     /// What was acknowledged; written under the lock of the state.
     pub(super) counts: Counts,
     pub(super) state: Mutex<PartitionState>,
@@ -134,7 +137,8 @@ impl Partition {
             enlisted: Enlisted::default(),
             busy: None,
         };
-        Arc::new(Self { topic, index, counts: Counts::default(), state: Mutex::new(state) })
+        let (standing, counts) = (Standing::default(), Counts::default());
+        Arc::new(Self { topic, index, standing, counts, state: Mutex::new(state) })
     }
 
     /// Gives back what only a partition with something to do needs, if nothing is forgotten by that.

@@ -17,7 +17,7 @@ use std::{
 use curtail_proto::{
     accumulator::Batch,
     metadata::Snapshot,
-    partitioner::{Candidate, Next, Rule, choose, is_late},
+    partitioner::{Candidate, Next, Role, Rule, Standing, choose, is_late, pick},
     suspicion::Trouble,
 };
 use parking_lot::MutexGuard;
@@ -29,6 +29,7 @@ use super::{
     memory::NOWHERE,
     partition::{Partition, PartitionState, Place},
     shared::{Shared, resubmit},
+    standing::Trial,
     topic::TopicState,
 };
 use crate::{Acks, ProducerConfig};
@@ -47,6 +48,8 @@ pub(super) struct Policy {
     moves: bool,
     /// Whether a partition acknowledges only when its in-sync replicas do.
     needs_replicas: bool,
+    /// Whether partitions that have acknowledged something are preferred.
+    prefers_proven: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
 }
@@ -88,6 +91,9 @@ impl Policy {
             around_trouble: config.route_around_trouble,
             moves: config.route_around_trouble && config.transactional_id.is_none(),
             needs_replicas: config.acks == Acks::All,
+            prefers_proven: config.prefer_proven_partitions
+                && config.partitioner_adaptive
+                && config.acks != Acks::None,
             rack: (config.partitioner_rack_aware && !rack.is_empty()).then(|| rack.clone()),
         }
     }
@@ -102,6 +108,14 @@ pub(super) struct Routes {
 }
 
 impl Routes {
+    /// A broker's partitions, with the trial that is under way there.
+    fn carry_on(&self, lane: Option<Arc<Lane>>, partitions: Vec<u32>) -> Route {
+        let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
+        let former = self.by_lane.iter().find(|route| route.broker() == broker);
+        let trial = former.map_or_else(Trial::default, |route| route.trial.carry_on());
+        Route { lane, partitions: partitions.into(), trial }
+    }
+
     /// Whether partitions are left out because of trouble.
     pub(super) fn avoid_some(&self) -> bool {
         self.avoided > 0
@@ -111,7 +125,9 @@ impl Routes {
 struct Route {
     /// `None` where the cluster names no leader; such partitions are usable only if all are like that.
     lane: Option<Arc<Lane>>,
+    /// Ascending.
     partitions: Box<[u32]>,
+    trial: Trial,
 }
 
 /// What the choices of a producer came to.
@@ -208,13 +224,31 @@ fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Pass
         count(&shared.routing.counters.past_trouble, 1);
     }
     count(&shared.routing.counters.probes, u64::from(chosen.probe));
-    let partitions = &routes.by_lane[chosen.candidate].partitions;
-    Next { partition: partitions[chosen.nth as usize], probe: chosen.probe }
+    let route = &routes.by_lane[chosen.candidate];
+    if chosen.probe || !shared.routing.policy.prefers_proven {
+        return Next { partition: route.partitions[chosen.nth as usize], probe: chosen.probe };
+    }
+    route.pick(topic, chosen.nth as usize, now)
 }
 
 impl Route {
     fn broker(&self) -> i32 {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
+    }
+
+    /// The `nth` partition if it is proven; otherwise one that is, or the one under trial.
+    fn pick(&self, topic: &TopicState, nth: usize, now: Duration) -> Next {
+        let standing = |index: u32| topic.partitions[index as usize].standing.at(now);
+        let is_open = |index: &u32| {
+            standing(*index) != Standing::Proven && self.partitions.binary_search(index).is_ok()
+        };
+        let trial = self.trial.partition(now).filter(is_open);
+        let picked = pick(&self.partitions, nth, trial, standing);
+        let Some(picked) = picked else { return Next { partition: 0, probe: false } };
+        if picked.as_what != Role::Home {
+            self.trial.begin(picked.partition, now);
+        }
+        Next { partition: picked.partition, probe: picked.as_what == Role::Trial }
     }
 
     fn candidate(&self, now: Duration) -> Candidate {
@@ -318,8 +352,9 @@ pub(super) fn review(
         }
     }
     let by_lane = by_lane.into_values();
+    let former = topic.routes.load();
     let routes = Routes {
-        by_lane: by_lane.map(|(lane, p)| Route { lane, partitions: p.into() }).collect(),
+        by_lane: by_lane.map(|(lane, p)| former.carry_on(lane, p)).collect(),
         avoided: outlooks.iter().filter(|outlook| **outlook > best).count(),
     };
     topic.routes.store(Arc::new(routes));

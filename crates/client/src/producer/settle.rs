@@ -221,8 +221,11 @@ fn acknowledge(
     written: Instant,
     acknowledged: Instant,
 ) {
-    let Sent { stats, partition, batch, .. } = sent;
+    let Sent { stats, partition, batch, leader, .. } = sent;
     let mut state = partition.state.lock();
+    if state.leader == leader {
+        partition.standing.prove();
+    }
     let was_doubtful = state.queue.is_doubtful();
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
@@ -301,6 +304,7 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
         Comeback::InNextEpoch => state.queue.renumber(batch, not_before),
     };
     state.set_last_error(Some(cause.clone()));
+    partition.standing.doubt(shared.age(now));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();
     resubmit(state, &partition);
     if left_behind {

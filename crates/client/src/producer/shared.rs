@@ -319,6 +319,9 @@ impl Shared {
                 continue;
             }
             moved = true;
+            if state.lane.is_some() {
+                partition.standing.doubt(self.age(Instant::now()));
+            }
             if lane.is_some() && self.may_retry_at_once() {
                 state.queue.leader_is_news();
             }

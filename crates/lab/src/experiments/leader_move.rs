@@ -78,6 +78,14 @@ const EVERYTHING: Arm = Arm { name: "default", about: "everything on", propertie
 
 const FEW: Arm = Arm { name: "6-partitions", about: "everything on", properties: &[] };
 const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properties: &[] };
+/// Decision 0053.
+const PROVEN: &[(&str, &str)] = &[("curtail.prefer.proven.partitions", "true")];
+const FEW_PROVEN: Arm = Arm {
+    name: "proven-6-partitions",
+    about: "keyless records wait for new leaders one partition at a time",
+    properties: PROVEN,
+};
+const MANY_PROVEN: Arm = Arm { name: "proven-100-partitions", ..FEW_PROVEN };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
 
@@ -99,7 +107,9 @@ impl Experiment for LeaderMove {
 
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
-            ClusterKind::Apache => vec![FEW, MANY, FEW_BASELINE, MANY_BASELINE],
+            ClusterKind::Apache => {
+                vec![FEW, MANY, FEW_PROVEN, MANY_PROVEN, FEW_BASELINE, MANY_BASELINE]
+            }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
     }
@@ -242,7 +252,7 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let few = [FEW.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let few = [FEW.name, FEW_PROVEN.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));

@@ -1,0 +1,105 @@
+//! What a partition's leader has shown so far, and which of a broker's partitions is under trial.
+//!
+//! Read without a lock by every choice of keyless records, so it may be out of date by a moment: the choice is then
+//! worse than it could be, never wrong.
+
+use std::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use curtail_proto::partitioner::Standing as Known;
+
+/// For how long a leader counts as new. Its followers take up to `replica.fetch.backoff.ms` (1,000) if they asked it too
+/// early, and `replica.fetch.wait.max.ms` (500) if they wait for what they asked before.
+const SETTLING: Duration = Duration::from_millis(1500);
+
+/// The longest that one partition under trial keeps others from being tried. Its record may have gone elsewhere.
+const TRIAL: Duration = Duration::from_millis(1000);
+
+const PROVEN: u32 = u32::MAX;
+
+/// What a partition's leader has shown. Times are counted from the producer's start.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// [`PROVEN`], or the end of its first time in milliseconds.
+    settles_at: AtomicU32,
+}
+
+impl Standing {
+    /// The leader has acknowledged a batch.
+    pub(super) fn prove(&self) {
+        self.settles_at.store(PROVEN, Ordering::Relaxed);
+    }
+
+    /// The leader is another one since `now`, or has refused a batch.
+    pub(super) fn doubt(&self, now: Duration) {
+        let at = u32::try_from((now + SETTLING).as_millis()).unwrap_or(PROVEN - 1);
+        self.settles_at.store(at.min(PROVEN - 1), Ordering::Relaxed);
+    }
+
+    pub(super) fn at(&self, now: Duration) -> Known {
+        match self.settles_at.load(Ordering::Relaxed) {
+            PROVEN => Known::Proven,
+            at if u128::from(at) <= now.as_millis() => Known::Untried,
+            _ => Known::Settling,
+        }
+    }
+}
+
+/// The partition of one broker that is under trial.
+#[derive(Debug, Default)]
+pub(super) struct Trial {
+    /// Its number plus one in the high half, and the trial's begin in milliseconds in the low half; 0 for none.
+    word: AtomicU64,
+}
+
+impl Trial {
+    pub(super) fn begin(&self, partition: u32, now: Duration) {
+        let word = (u64::from(partition) + 1) << 32 | u64::from(now.as_millis() as u32);
+        self.word.store(word, Ordering::Relaxed);
+    }
+
+    /// The partition, for a second at most.
+    pub(super) fn partition(&self, now: Duration) -> Option<u32> {
+        let word = self.word.load(Ordering::Relaxed);
+        let partition = (word >> 32).checked_sub(1)?;
+        let lasts = (now.as_millis() as u32).wrapping_sub(word as u32);
+        (u128::from(lasts) < TRIAL.as_millis()).then_some(partition as u32)
+    }
+
+    /// The same trial at a new list of the broker's partitions.
+    pub(super) fn carry_on(&self) -> Self {
+        Self { word: AtomicU64::new(self.word.load(Ordering::Relaxed)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_new_leader_settles_and_an_acknowledgement_proves_it() {
+        let standing = Standing::default();
+        assert_eq!(standing.at(Duration::ZERO), Known::Untried);
+        standing.doubt(NOW);
+        assert_eq!(standing.at(NOW), Known::Settling);
+        assert_eq!(standing.at(NOW + SETTLING), Known::Untried);
+        standing.prove();
+        assert_eq!(standing.at(NOW), Known::Proven);
+        standing.doubt(Duration::MAX - SETTLING);
+        assert_ne!(standing.at(NOW), Known::Proven);
+    }
+
+    #[test]
+    fn a_trial_ends_by_itself() {
+        let trial = Trial::default();
+        assert_eq!(trial.partition(NOW), None);
+        trial.begin(0, NOW);
+        assert_eq!(trial.partition(NOW + TRIAL / 2), Some(0));
+        assert_eq!(trial.carry_on().partition(NOW + TRIAL / 2), Some(0));
+        assert_eq!(trial.partition(NOW + TRIAL), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Which of a broker's partitions keyless records go to, while not all of them have acknowledged something.
+//!
+//! A leader that is new acknowledges late: on Apache Kafka each replica flushes the partition's leader epochs to disk
+//! before the first batch of an epoch, one partition after the other, and a follower that asked too early comes again
+//! after `replica.fetch.backoff.ms`. A connection is answered in order, so every record behind such a batch waits too.
+//! One partition at a time is therefore tried, with one record where others are proven, and the rest goes to those.
+
+/// What is known of a partition under its present leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has acknowledged a batch.
+    Proven,
+    /// It has not, and may be tried.
+    Untried,
+    /// It has not, and its leader is so new that its followers may still be on their way.
+    Settling,
+}
+
+/// The partition chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// The partition.
+    pub partition: u32,
+    /// What the choice is to it.
+    pub as_what: Role,
+}
+
+/// What a choice is to its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is proven, or under trial already.
+    Home,
+    /// A trial begins, with one record: others are proven.
+    Trial,
+    /// A trial begins with everything: none is known to be proven.
+    TrialForWant,
+}
+
+/// Partitions looked at for a proven one.
+const LOOKS: usize = 64;
+
+/// The partition for the keyless records to come: `partitions[nth]` if it is proven. `trial` is the partition under trial,
+/// if any. None of no partitions.
+pub fn pick(
+    partitions: &[u32],
+    nth: usize,
+    trial: Option<u32>,
+    standing: impl Fn(u32) -> Standing,
+) -> Option<Picked> {
+    let (before, from) = partitions.split_at_checked(nth)?;
+    let drawn = *from.first()?;
+    let drawn_is = standing(drawn);
+    if drawn_is == Standing::Proven {
+        return Some(Picked { partition: drawn, as_what: Role::Home });
+    }
+    let mut others = from.iter().chain(before).skip(1).take(LOOKS);
+    match others.find(|&&other| standing(other) == Standing::Proven) {
+        Some(_) if drawn_is == Standing::Untried && trial.is_none() => {
+            Some(Picked { partition: drawn, as_what: Role::Trial })
+        }
+        Some(&proven) => Some(Picked { partition: proven, as_what: Role::Home }),
+        None => Some(match trial {
+            Some(partition) => Picked { partition, as_what: Role::Home },
+            None => Picked { partition: drawn, as_what: Role::TrialForWant },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BROKERS: [u32; 4] = [3, 5, 7, 9];
+
+    fn home(partition: u32) -> Option<Picked> {
+        Some(Picked { partition, as_what: Role::Home })
+    }
+
+    #[test]
+    fn a_proven_partition_takes_what_it_was_drawn_for() {
+        for nth in 0..4 {
+            let picked = pick(&BROKERS, nth, Some(5), |_| Standing::Proven);
+            assert_eq!(picked, home(BROKERS[nth]));
+        }
+    }
+
+    #[test]
+    fn one_record_tries_a_partition_where_another_is_proven_one_partition_at_a_time() {
+        let standing = |index| if index == 5 { Standing::Proven } else { Standing::Untried };
+        let trial = Some(Picked { partition: 9, as_what: Role::Trial });
+        assert_eq!(pick(&BROKERS, 3, None, standing), trial);
+        assert_eq!(pick(&BROKERS, 3, Some(7), standing), home(5));
+    }
+
+    #[test]
+    fn a_new_leader_is_left_alone_while_another_is_proven() {
+        let standing = |index| if index == 5 { Standing::Proven } else { Standing::Settling };
+        assert_eq!(pick(&BROKERS, 2, None, standing), home(5));
+    }
+
+    #[test]
+    fn without_a_proven_one_everything_goes_to_the_one_under_trial() {
+        for standing in [Standing::Untried, Standing::Settling] {
+            let first = Some(Picked { partition: 7, as_what: Role::TrialForWant });
+            assert_eq!(pick(&BROKERS, 2, None, |_| standing), first);
+            assert_eq!(pick(&BROKERS, 0, Some(7), |_| standing), home(7));
+        }
+    }
+
+    #[test]
+    fn a_large_topic_is_not_searched_to_its_end() {
+        let all: Vec<u32> = (0..100_000).collect();
+        let looks = std::cell::Cell::new(0);
+        let standing = |_| {
+            looks.set(looks.get() + 1);
+            Standing::Untried
+        };
+        assert!(pick(&all, 50_000, None, standing).is_some());
+        assert_eq!(looks.get(), LOOKS + 1);
+    }
+
+    #[test]
+    fn no_partition_is_picked_from_none() {
+        assert_eq!(pick(&[], 0, Some(1), |_| Standing::Proven), None);
+        assert_eq!(pick(&BROKERS, 4, None, |_| Standing::Proven), None);
+    }
+}
