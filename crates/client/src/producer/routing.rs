@@ -108,7 +108,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// A broker's partitions, with the trial that is under way there.
+    /// A broker's partitions, with its current trial.
     fn carry_on(&self, lane: Option<Arc<Lane>>, partitions: Vec<u32>) -> Route {
         let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
         let former = self.by_lane.iter().find(|route| route.broker() == broker);

@@ -5,14 +5,14 @@
 //! after `replica.fetch.backoff.ms`. A connection is answered in order, so every record behind such a batch waits too.
 //! One partition at a time is therefore tried, with one record where others are proven, and the rest goes to those.
 
-/// What is known of a partition under its present leader.
+/// A partition's state under its current leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has acknowledged a batch.
     Proven,
     /// It has not, and may be tried.
     Untried,
-    /// It has not, and its leader is so new that its followers may still be on their way.
+    /// It has not, and its followers may not have reached the new leader yet.
     Settling,
 }
 
