@@ -34,7 +34,7 @@ impl Standing {
 
     /// The leader is another one since `now`, or has refused a batch.
     pub(super) fn doubt(&self, now: Duration) {
-        let at = u32::try_from((now + SETTLING).as_millis()).unwrap_or(PROVEN - 1);
+        let at = u32::try_from(now.saturating_add(SETTLING).as_millis()).unwrap_or(PROVEN - 1);
         self.settles_at.store(at.min(PROVEN - 1), Ordering::Relaxed);
     }
 
