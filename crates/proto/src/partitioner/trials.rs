@@ -70,7 +70,7 @@ pub fn pick(
 mod tests {
     use super::*;
 
-    const BROKERS: [u32; 4] = [3, 5, 7, 9];
+    const PARTITIONS: [u32; 4] = [3, 5, 7, 9];
 
     fn home(partition: u32) -> Option<Picked> {
         Some(Picked { partition, as_what: Role::Home })
@@ -78,9 +78,8 @@ mod tests {
 
     #[test]
     fn a_proven_partition_takes_what_it_was_drawn_for() {
-        for nth in 0..4 {
-            let picked = pick(&BROKERS, nth, Some(5), |_| Standing::Proven);
-            assert_eq!(picked, home(BROKERS[nth]));
+        for (nth, &partition) in PARTITIONS.iter().enumerate() {
+            assert_eq!(pick(&PARTITIONS, nth, Some(5), |_| Standing::Proven), home(partition));
         }
     }
 
@@ -88,22 +87,22 @@ mod tests {
     fn one_record_tries_a_partition_where_another_is_proven_one_partition_at_a_time() {
         let standing = |index| if index == 5 { Standing::Proven } else { Standing::Untried };
         let trial = Some(Picked { partition: 9, as_what: Role::Trial });
-        assert_eq!(pick(&BROKERS, 3, None, standing), trial);
-        assert_eq!(pick(&BROKERS, 3, Some(7), standing), home(5));
+        assert_eq!(pick(&PARTITIONS, 3, None, standing), trial);
+        assert_eq!(pick(&PARTITIONS, 3, Some(7), standing), home(5));
     }
 
     #[test]
     fn a_new_leader_is_left_alone_while_another_is_proven() {
         let standing = |index| if index == 5 { Standing::Proven } else { Standing::Settling };
-        assert_eq!(pick(&BROKERS, 2, None, standing), home(5));
+        assert_eq!(pick(&PARTITIONS, 2, None, standing), home(5));
     }
 
     #[test]
     fn without_a_proven_one_everything_goes_to_the_one_under_trial() {
         for standing in [Standing::Untried, Standing::Settling] {
             let first = Some(Picked { partition: 7, as_what: Role::TrialForWant });
-            assert_eq!(pick(&BROKERS, 2, None, |_| standing), first);
-            assert_eq!(pick(&BROKERS, 0, Some(7), |_| standing), home(7));
+            assert_eq!(pick(&PARTITIONS, 2, None, |_| standing), first);
+            assert_eq!(pick(&PARTITIONS, 0, Some(7), |_| standing), home(7));
         }
     }
 
@@ -122,6 +121,6 @@ mod tests {
     #[test]
     fn no_partition_is_picked_from_none() {
         assert_eq!(pick(&[], 0, Some(1), |_| Standing::Proven), None);
-        assert_eq!(pick(&BROKERS, 4, None, |_| Standing::Proven), None);
+        assert_eq!(pick(&PARTITIONS, 4, None, |_| Standing::Proven), None);
     }
 }
