@@ -209,7 +209,8 @@ setters! { ProducerConfig:
     partitioner_rack_aware: bool;
     /// Sets `curtail.route.around.trouble`: whether keyless records leave partitions that cannot acknowledge.
     route_around_trouble: bool;
-    /// Sets `curtail.prefer.proven.partitions`: whether keyless records wait for new leaders one partition at a time.
+    /// Sets `curtail.prefer.proven.partitions`: whether keyless records prefer partitions whose current leader has
+    /// acknowledged something.
     prefer_proven_partitions: bool;
     /// Sets `curtail.broker.memory.percent`: what one broker's records may hold of `buffer.memory`, in percent of
     /// what is free; 0 for no bound.

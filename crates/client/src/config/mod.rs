@@ -238,7 +238,7 @@ pub struct ProducerConfig {
     /// Whether keyless records leave partitions that cannot acknowledge, for others that can. Not a setting of the
     /// Java client, where they wait; as a property `curtail.route.around.trouble`.
     pub route_around_trouble: bool,
-    /// Whether keyless records prefer partitions whose present leader has acknowledged something, and try the others of a
+    /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
     /// broker one at a time; as a property `curtail.prefer.proven.partitions`. Off: its gain is still to be measured.
     pub prefer_proven_partitions: bool,
     /// How much of `buffer.memory` one broker's records may hold while other brokers are in use, in percent of what

@@ -240,13 +240,11 @@ async fn ask_leader(
 /// `request.timeout.ms`.
 async fn until_moved(shared: &Shared, leader: i32, questions: &[Question]) -> TopicPartition {
     let moved = |snapshot: &Snapshot| {
-        let is_elsewhere = |at: &TopicPartition| {
-            let topic = snapshot.topic(&at.topic)?;
-            let now = topic.leaders.get(usize::try_from(at.partition).ok()?)?.id;
-            Some(now >= 0 && now != leader)
+        let is_elsewhere = |at: &&TopicPartition| {
+            let now = snapshot.leader(&at.topic, at.partition).id;
+            now >= 0 && now != leader
         };
-        let moved = questions.iter().find(|question| is_elsewhere(&question.at) == Some(true));
-        moved.map(|question| question.at.clone())
+        questions.iter().map(|question| &question.at).find(is_elsewhere).cloned()
     };
     shared.metadata.find(moved).await
 }

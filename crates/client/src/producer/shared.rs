@@ -293,6 +293,7 @@ impl Shared {
     /// Gives every partition of the topic the lane of its leader.
     fn rehome(&self, lanes: &mut Lanes, snapshot: &Snapshot, topic: &TopicState) {
         let mut moved = false;
+        let now = self.age(Instant::now());
         for partition in &topic.partitions {
             let leader = snapshot.leader(&topic.name, partition.index);
             let lane = (leader.id >= 0 && snapshot.node(leader.id).is_some())
@@ -320,7 +321,7 @@ impl Shared {
             }
             moved = true;
             if state.lane.is_some() {
-                partition.standing.doubt(self.age(Instant::now()));
+                partition.standing.doubt(now);
             }
             if lane.is_some() && self.may_retry_at_once() {
                 state.queue.leader_is_news();

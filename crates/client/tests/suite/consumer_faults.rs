@@ -95,6 +95,24 @@ async fn a_killed_leader_apache() {
     a_killed_leader_interrupts_but_loses_nothing(backend).await;
 }
 
+/// The addresses of every other broker.
+fn addresses_without(backend: &Backend, broker: i32) -> String {
+    let Backend::Embedded(cluster) = backend else { unreachable!("only embedded brokers freeze") };
+    let left_out = cluster.broker(broker).unwrap().addr().to_string();
+    let bootstrap = backend.bootstrap();
+    let others: Vec<&str> = bootstrap.split(',').filter(|address| *address != left_out).collect();
+    others.join(",")
+}
+
+/// A consumer whose requests and calls may take longer than the test.
+fn patient(bootstrap: &str) -> ConsumerConfig {
+    let mut config = ConsumerConfig::new(bootstrap);
+    config.auto_offset_reset = OffsetReset::Earliest;
+    config.common.request_timeout = 2 * LIMIT;
+    config.common.default_api_timeout = 2 * LIMIT;
+    config
+}
+
 /// A frozen broker sends no error; its partitions are read from the next leader long before the request's time is
 /// up.
 #[tokio::test]
@@ -104,15 +122,8 @@ async fn a_frozen_leader_is_suspected() {
     backend.create_topic(topic, 1, 3).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
     let (leader, _) = cluster.leader(topic, 0).unwrap();
-    let frozen = cluster.broker(leader).unwrap().addr().to_string();
-    let others: Vec<String> =
-        backend.bootstrap().split(',').filter(|a| *a != frozen).map(str::to_owned).collect();
-    let others = others.join(",");
-    let mut config = ConsumerConfig::new(&others);
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.common.request_timeout = 2 * LIMIT;
-    config.common.default_api_timeout = 2 * LIMIT;
-    let mut consumer = Consumer::new(config).unwrap();
+    let others = addresses_without(&backend, leader);
+    let mut consumer = Consumer::new(patient(&others)).unwrap();
     consumer.assign(all(topic, 1));
     let mut next = BTreeMap::new();
     send(&common::producer(&backend, &[]), topic, 1, 0..10).await;
@@ -135,15 +146,10 @@ async fn a_lookup_at_a_frozen_leader_goes_on_at_the_next_one() {
     let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
     send(&common::producer(&backend, &[]), topic, 1, 0..10).await;
     let (leader, _) = cluster.leader(topic, 0).unwrap();
-    let frozen = cluster.broker(leader).unwrap().addr().to_string();
-    let others: Vec<String> =
-        backend.bootstrap().split(',').filter(|a| *a != frozen).map(str::to_owned).collect();
-    let mut config = ConsumerConfig::new(others.join(","));
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.common.request_timeout = 2 * LIMIT;
-    config.common.default_api_timeout = 2 * LIMIT;
+    let others = addresses_without(&backend, leader);
+    let mut config = patient(&others);
     config.common.connection_setup_timeout = 2 * LIMIT;
-    let mut asks = AdminConfig::new(others.join(","));
+    let mut asks = AdminConfig::new(&others);
     asks.common = config.common.clone();
     let admin = Admin::new(asks).unwrap();
     let (mut start, asking) =

@@ -339,11 +339,12 @@ impl PartitionLog {
     /// Lets an empty log begin before its start if the start lies within the first batch: a leader sends batches whole,
     /// and DeleteRecords may have moved its start into one. Kafka's followers do the same.
     fn begin_before_the_start(&mut self, records: &Bytes) -> Result<(), LogError> {
+        if self.start_offset < self.end_offset {
+            return Ok(());
+        }
         let Some(Ok(first)) = batches(records.clone()).next() else { return Ok(()) };
         let header = first.header;
-        let within =
-            header.base_offset < self.start_offset && self.start_offset <= header.last_offset();
-        if self.start_offset == self.end_offset && within {
+        if header.base_offset < self.start_offset && self.start_offset <= header.last_offset() {
             self.truncate_fully_and_start_at(header.base_offset)?;
         }
         Ok(())
