@@ -15,5 +15,6 @@ pub mod page;
 pub mod peers;
 pub mod perf;
 pub mod phases;
+pub mod results;
 pub mod scripted;
 pub mod timeline;

@@ -5,9 +5,9 @@
 
 mod bars;
 mod latency;
-mod markup;
+pub(crate) mod markup;
 mod over_time;
-mod plot;
+pub(crate) mod plot;
 mod tables;
 #[cfg(test)]
 mod tests;

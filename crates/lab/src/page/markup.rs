@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 
 /// An element with all that is in it.
-pub(super) struct Element {
+pub(crate) struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
     children: Vec<Node>,
@@ -15,37 +15,37 @@ enum Node {
 }
 
 /// An element without attributes and content.
-pub(super) fn el(name: &'static str) -> Element {
+pub(crate) fn el(name: &'static str) -> Element {
     Element { name, attributes: Vec::new(), children: Vec::new() }
 }
 
 impl Element {
-    pub(super) fn attr(mut self, name: &'static str, value: impl Display) -> Self {
+    pub(crate) fn attr(mut self, name: &'static str, value: impl Display) -> Self {
         self.attributes.push((name, value.to_string()));
         self
     }
 
-    pub(super) fn class(self, names: impl Display) -> Self {
+    pub(crate) fn class(self, names: impl Display) -> Self {
         self.attr("class", names)
     }
 
-    pub(super) fn text(mut self, text: impl Display) -> Self {
+    pub(crate) fn text(mut self, text: impl Display) -> Self {
         self.children.push(Node::Text(text.to_string()));
         self
     }
 
-    pub(super) fn child(mut self, child: Self) -> Self {
+    pub(crate) fn child(mut self, child: Self) -> Self {
         self.children.push(Node::Element(child));
         self
     }
 
-    pub(super) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+    pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.children.extend(children.into_iter().map(Node::Element));
         self
     }
 
     /// Writes it out.
-    pub(super) fn write(&self, to: &mut String) {
+    pub(crate) fn write(&self, to: &mut String) {
         let _ = write!(to, "<{}", self.name);
         for (name, value) in &self.attributes {
             let _ = write!(to, " {name}=\"");
@@ -92,7 +92,7 @@ fn escape(text: &str, to: &mut String) {
 const LONG: usize = 24;
 
 /// A table: a caption, column headings, and rows whose first cell is their heading.
-pub(super) fn table(caption: &str, columns: &[String], rows: Vec<Vec<String>>) -> Element {
+pub(crate) fn table(caption: &str, columns: &[String], rows: Vec<Vec<String>>) -> Element {
     let heading = |text: &String| el("th").attr("scope", "col").text(text);
     let row = |cells: Vec<String>| {
         let cells = cells.into_iter().enumerate().map(|(at, cell)| match at {
@@ -111,7 +111,7 @@ pub(super) fn table(caption: &str, columns: &[String], rows: Vec<Vec<String>>) -
 }
 
 /// A plot, what it shows, and its numbers behind a click.
-pub(super) fn figure(caption: &str, plots: Vec<Element>, numbers: Vec<Element>) -> Element {
+pub(crate) fn figure(caption: &str, plots: Vec<Element>, numbers: Vec<Element>) -> Element {
     let scroll = el("div").class("scroll").attr("tabindex", "0").attr("role", "region");
     let scroll = scroll.attr("aria-label", caption).children(plots);
     let summary = el("summary").text("The numbers as a table");

@@ -3,11 +3,11 @@
 use super::markup::{Element, el};
 
 /// So many colours there are, and as many ways to dash a line, so that none has to be told by its colour.
-pub(super) const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 8;
 
 /// Where values are on the page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     from: f64,
     until: f64,
     /// Where `from` and `until` are.
@@ -17,13 +17,13 @@ pub(super) struct Scale {
 
 impl Scale {
     /// An axis from 0.
-    pub(super) fn linear(until: f64, pixels: (f64, f64)) -> Self {
+    pub(crate) fn linear(until: f64, pixels: (f64, f64)) -> Self {
         Self { from: 0.0, until: if until > 0.0 { until } else { 1.0 }, pixels, logarithmic: false }
     }
 
     /// A logarithmic axis that has all of these values, from a power of ten to another one. Values that have no logarithm
     /// are at its beginning.
-    pub(super) fn logarithmic(values: impl Iterator<Item = f64>, pixels: (f64, f64)) -> Self {
+    pub(crate) fn logarithmic(values: impl Iterator<Item = f64>, pixels: (f64, f64)) -> Self {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
         let bounds = positive.fold(None, |bounds: Option<(f64, f64)>, value| {
             let (least, most) = bounds.unwrap_or((value, value));
@@ -36,7 +36,7 @@ impl Scale {
     }
 
     /// The place of a value.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let value = match self.logarithmic {
             true if value > 0.0 => value.log10(),
             true => self.from,
@@ -47,7 +47,7 @@ impl Scale {
     }
 
     /// Values worth a line, and whether they are worth a label.
-    pub(super) fn ticks(&self) -> Vec<(f64, bool)> {
+    pub(crate) fn ticks(&self) -> Vec<(f64, bool)> {
         if !self.logarithmic {
             let step = round_step(self.until / 8.0);
             let count = (self.until / step + 1e-9).floor() as u32;
@@ -70,27 +70,27 @@ fn round_step(least: f64) -> f64 {
 
 /// The size of a plot and of what is inside its axes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    pub(super) width: f64,
-    pub(super) height: f64,
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
+pub(crate) struct Frame {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
 }
 
 impl Frame {
-    pub(super) fn across(&self) -> (f64, f64) {
+    pub(crate) fn across(&self) -> (f64, f64) {
         (self.left, self.width - self.right)
     }
 
     /// Upwards.
-    pub(super) fn up(&self) -> (f64, f64) {
+    pub(crate) fn up(&self) -> (f64, f64) {
         (self.height - self.bottom, self.top)
     }
 
     /// An empty plot that says what it shows.
-    pub(super) fn svg(&self, says: &str) -> Element {
+    pub(crate) fn svg(&self, says: &str) -> Element {
         let Self { width, height, .. } = self;
         el("svg")
             .attr("viewBox", format_args!("0 0 {width} {height}"))
@@ -99,7 +99,7 @@ impl Frame {
     }
 
     /// A horizontal line and its label for each tick of the vertical axis.
-    pub(super) fn rows(&self, scale: &Scale) -> Element {
+    pub(crate) fn rows(&self, scale: &Scale) -> Element {
         let (left, right) = self.across();
         let lines = scale.ticks().into_iter().flat_map(|(value, labelled)| {
             let y = scale.at(value);
@@ -110,7 +110,7 @@ impl Frame {
     }
 
     /// A vertical line and its label at each of these places.
-    pub(super) fn columns(&self, ticks: impl IntoIterator<Item = (f64, String)>) -> Element {
+    pub(crate) fn columns(&self, ticks: impl IntoIterator<Item = (f64, String)>) -> Element {
         let (bottom, top) = self.up();
         let lines = ticks.into_iter().flat_map(|(x, text)| {
             [line("grid", (x, bottom), (x, top)), label("middle", x, bottom + 16.0, &text)]
@@ -119,7 +119,7 @@ impl Frame {
     }
 
     /// What the axes are of.
-    pub(super) fn titles(&self, horizontal: &str, vertical: &str) -> Element {
+    pub(crate) fn titles(&self, horizontal: &str, vertical: &str) -> Element {
         let (left, right) = self.across();
         let (bottom, top) = self.up();
         let below = label("middle", f64::midpoint(left, right), bottom + 34.0, horizontal);
@@ -131,7 +131,7 @@ impl Frame {
 }
 
 /// A text at a place, beginning, ending or with its middle there.
-pub(super) fn label(anchor: &str, x: f64, y: f64, text: &str) -> Element {
+pub(crate) fn label(anchor: &str, x: f64, y: f64, text: &str) -> Element {
     place(el("text"), x, y).attr("text-anchor", anchor).text(text)
 }
 
@@ -139,41 +139,41 @@ fn place(element: Element, x: f64, y: f64) -> Element {
     element.attr("x", format_args!("{x:.1}")).attr("y", format_args!("{y:.1}"))
 }
 
-pub(super) fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Element {
+pub(crate) fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Element {
     let at = |value: f64| format!("{value:.1}");
     let line = el("line").class(class).attr("x1", at(from.0)).attr("y1", at(from.1));
     line.attr("x2", at(to.0)).attr("y2", at(to.1))
 }
 
-pub(super) fn rectangle(class: &str, x: f64, y: f64, width: f64, height: f64) -> Element {
+pub(crate) fn rectangle(class: &str, x: f64, y: f64, width: f64, height: f64) -> Element {
     place(el("rect").class(class), x, y)
         .attr("width", format_args!("{:.1}", width.max(0.0)))
         .attr("height", format_args!("{height:.1}"))
 }
 
 /// A line through points.
-pub(super) fn polyline(class: &str, points: &[(f64, f64)]) -> Element {
+pub(crate) fn polyline(class: &str, points: &[(f64, f64)]) -> Element {
     let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     el("polyline").class(class).attr("points", points.join(" "))
 }
 
 /// What a browser shows when it is pointed at.
-pub(super) fn hint(text: &str) -> Element {
+pub(crate) fn hint(text: &str) -> Element {
     el("title").text(text)
 }
 
 /// The classes of a series' line. When all colours have been used they come again with other dashes.
-pub(super) fn series(at: usize) -> String {
+pub(crate) fn series(at: usize) -> String {
     format!("series c{} d{}", at % COLOURS, (at + at / COLOURS) % COLOURS)
 }
 
 /// The class of a series' area.
-pub(super) fn area(at: usize) -> String {
+pub(crate) fn area(at: usize) -> String {
     format!("area f{}", at % COLOURS)
 }
 
 /// A sample of each line or area with its name.
-pub(super) fn legend<'a>(
+pub(crate) fn legend<'a>(
     names: impl IntoIterator<Item = &'a str>,
     sample: impl Fn(usize) -> Element,
 ) -> Element {
@@ -189,7 +189,7 @@ pub(super) fn legend<'a>(
 }
 
 /// A number as short as it stays readable.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),

@@ -33,6 +33,9 @@ pub struct Environment {
     pub stolen_percent: Option<f64>,
     /// Versions of what took part, by name.
     pub versions: BTreeMap<String, String>,
+    /// The commit of the checkout that the command ran in, with a `+` if its files differed; empty elsewhere.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub commit: String,
 }
 
 /// The state of the machine at a moment.
@@ -81,6 +84,7 @@ impl Machine {
             busy_percent: percent(|times| times.all.saturating_sub(times.idle + times.stolen)),
             stolen_percent: percent(|times| times.stolen),
             versions: versions.into_iter().chain([curtail]).collect(),
+            commit: String::new(),
         }
     }
 }

@@ -1,0 +1,569 @@
+//! The claims of the page, as data.
+
+use super::{Cluster, number::Unit, number::with_unit};
+use crate::experiments::{ArmReport, RoundReport};
+
+/// A figure of an arm and its aim.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) experiment: &'static str,
+    /// Clusters on which the claim is made.
+    pub(super) clusters: &'static [Cluster],
+    /// The arm of Curtail; other clients are compared in their arm of the same name.
+    pub(super) arm: &'static str,
+    pub(super) metric: Metric,
+    pub(super) aim: Aim,
+    /// The circumstances; the metric's name follows.
+    pub(super) sentence: &'static str,
+    /// Whether the README's table has it.
+    pub(super) front: bool,
+}
+
+/// A figure of an arm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Metric {
+    P50,
+    P99,
+    P999,
+    Max,
+    /// CPU time per record.
+    Cpu,
+    /// A figure that the experiment notes under this name.
+    Noted(&'static str, &'static str, Unit),
+    /// A noted amount per noted seconds.
+    Rate {
+        amount: &'static str,
+        seconds: &'static str,
+    },
+}
+
+/// What a figure must reach. `Limit` is "at least" for metrics of which more is better, and "at most" for the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Aim {
+    Limit(f64),
+    /// Curtail's other arm in the same turn, times `factor`, plus `plus`.
+    Arm {
+        arm: &'static str,
+        factor: f64,
+        plus: f64,
+    },
+    /// A noted figure of the same arm times `factor`.
+    Noted {
+        figure: &'static str,
+        words: &'static str,
+        factor: f64,
+    },
+    /// The best other client in the same turn.
+    Others,
+}
+
+impl Metric {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "slowest record",
+            Self::Cpu => "CPU time per record",
+            Self::Noted(_, words, _) => words,
+            Self::Rate { .. } => "throughput without a limit",
+        }
+    }
+
+    pub(super) fn unit(self) -> Unit {
+        match self {
+            Self::P50 | Self::P99 | Self::P999 | Self::Max => Unit::Ms,
+            Self::Cpu => Unit::Us,
+            Self::Noted(.., unit) => unit,
+            Self::Rate { .. } => Unit::Mbps,
+        }
+    }
+
+    pub(super) fn more_is_better(self) -> bool {
+        matches!(self, Self::Rate { .. })
+    }
+
+    /// The figure of all turns together.
+    pub(super) fn of_arm(self, arm: &ArmReport) -> f64 {
+        let noted = |name| arm.extra.get(name).copied().unwrap_or(f64::NAN);
+        match self {
+            Self::P50 => arm.latency_us.p50 / 1000.0,
+            Self::P99 => arm.latency_us.p99 / 1000.0,
+            Self::P999 => arm.latency_us.p999 / 1000.0,
+            Self::Max => arm.latency_us.max / 1000.0,
+            Self::Cpu => arm.cpu_us_per_record,
+            Self::Noted(name, ..) => noted(name),
+            Self::Rate { amount, seconds } => noted(amount) / noted(seconds),
+        }
+    }
+
+    /// The figure of each turn; of noted figures, which reports have for all turns together, that one.
+    pub(super) fn of_turns(self, arm: &ArmReport) -> Vec<f64> {
+        let of_round: fn(&RoundReport) -> f64 = match self {
+            Self::P50 => |round| round.latency_us.p50 / 1000.0,
+            Self::P99 => |round| round.latency_us.p99 / 1000.0,
+            Self::P999 => |round| round.latency_us.p999 / 1000.0,
+            Self::Max => |round| round.latency_us.max / 1000.0,
+            Self::Cpu => |round| round.cpu_us_per_record,
+            Self::Noted(..) | Self::Rate { .. } => return vec![self.of_arm(arm)],
+        };
+        match arm.rounds.is_empty() {
+            true => vec![self.of_arm(arm)],
+            false => arm.rounds.iter().map(of_round).collect(),
+        }
+    }
+}
+
+impl Aim {
+    pub(super) fn text(self, metric: Metric) -> String {
+        let more = metric.more_is_better();
+        let word = if more { "at least" } else { "at most" };
+        let times = |factor: f64| match factor {
+            1.0 => String::new(),
+            factor => format!("{factor} times "),
+        };
+        match self {
+            Self::Limit(0.0) if !more => "none".to_owned(),
+            Self::Limit(limit) => format!("{word} {}", with_unit(limit, metric.unit())),
+            Self::Arm { arm, factor, plus } => {
+                let more = match plus {
+                    0.0 => String::new(),
+                    plus => format!(" and {}", with_unit(plus, metric.unit())),
+                };
+                format!("{word} {}that of `{arm}`{more}", times(factor))
+            }
+            Self::Noted { words, factor, .. } => format!("{word} {}{words}", times(factor)),
+            Self::Others if more => "not below the best other client".to_owned(),
+            Self::Others => "not above the best other client".to_owned(),
+        }
+    }
+}
+
+const ALL: &[Cluster] = &Cluster::ALL;
+const APACHE: &[Cluster] = &[Cluster::Apache];
+const EMBEDDED: &[Cluster] = &[Cluster::Embedded];
+const SIM: &[Cluster] = &[Cluster::Sim];
+const REAL_TIME: &[Cluster] = &[Cluster::Apache, Cluster::Embedded];
+const OWN: &[Cluster] = &[Cluster::Embedded, Cluster::Sim];
+
+/// Stall beyond the time that the cluster needs to name other leaders.
+const BEYOND: Metric =
+    Metric::Noted("stall_beyond_election_ms", "stall beyond the cluster's own election", Unit::Ms);
+const SHARE: Metric =
+    Metric::Noted("slow_share_percent", "share of the bytes sent to it", Unit::Percent);
+const SILENCE: Metric =
+    Metric::Noted("stall_ms", "longest time without an acknowledgement", Unit::Ms);
+
+const fn claim(
+    experiment: &'static str,
+    clusters: &'static [Cluster],
+    arm: &'static str,
+    sentence: &'static str,
+    metric: Metric,
+    aim: Aim,
+) -> Claim {
+    Claim { experiment, clusters, arm, metric, aim, sentence, front: false }
+}
+
+/// A claim that the README shows too.
+const fn front(claim: Claim) -> Claim {
+    Claim { front: true, ..claim }
+}
+
+const fn limit(value: f64) -> Aim {
+    Aim::Limit(value)
+}
+
+const fn arm(arm: &'static str, factor: f64, plus: f64) -> Aim {
+    Aim::Arm { arm, factor, plus }
+}
+
+/// A panel of the README's picture.
+pub(super) struct Picture {
+    pub(super) title: &'static str,
+    pub(super) experiment: &'static str,
+    pub(super) arm: &'static str,
+}
+
+const fn picture(title: &'static str, experiment: &'static str, arm: &'static str) -> Picture {
+    Picture { title, experiment, arm }
+}
+
+/// The README's picture: p99.9 on Apache Kafka.
+pub(super) const PICTURE: [Picture; 4] = [
+    picture("A broker is killed", "killed-leader", "rf2-keyless"),
+    picture("A broker responds 20 ms late", "slow-broker", "default-2048"),
+    picture("All brokers restart in turn", "roll", "few-all"),
+    picture("All leaders move at once", "leader-move", "6-partitions"),
+];
+
+/// All claims, in the order of the page.
+pub(super) const CLAIMS: &[Claim] = &[
+    front(claim(
+        "killed-leader",
+        ALL,
+        "rf2-keyless",
+        "A broker is killed; 2 replicas, keyless",
+        Metric::P999,
+        limit(250.0),
+    )),
+    claim(
+        "killed-leader",
+        APACHE,
+        "rf3",
+        "A broker is killed; 3 replicas, keyed",
+        Metric::P999,
+        Aim::Others,
+    ),
+    claim(
+        "killed-leader",
+        ALL,
+        "rf3",
+        "A broker is killed; 3 replicas, keyed",
+        BEYOND,
+        limit(150.0),
+    ),
+    front(claim(
+        "frozen-leader",
+        ALL,
+        "rf2-keyless",
+        "A broker hangs for 20 s; 2 replicas, keyless",
+        Metric::P999,
+        limit(1000.0),
+    )),
+    claim(
+        "frozen-leader",
+        ALL,
+        "rf3",
+        "A broker hangs for 20 s; 3 replicas, keyed",
+        BEYOND,
+        limit(500.0),
+    ),
+    front(claim(
+        "slow-broker",
+        ALL,
+        "default-2048",
+        "A broker responds 20 ms late; 2,048 records/s",
+        Metric::P999,
+        limit(220.0),
+    )),
+    claim(
+        "slow-broker",
+        ALL,
+        "default-2048",
+        "A broker responds 20 ms late; 2,048 records/s",
+        Metric::P99,
+        limit(5.0),
+    ),
+    claim(
+        "slow-broker",
+        ALL,
+        "default-2048",
+        "A broker responds 20 ms late; 2,048 records/s",
+        SHARE,
+        limit(0.5),
+    ),
+    claim(
+        "slow-broker",
+        ALL,
+        "default-4096",
+        "A broker responds 20 ms late; 4,096 records/s",
+        Metric::P99,
+        limit(5.0),
+    ),
+    claim(
+        "slow-broker",
+        ALL,
+        "default-4096",
+        "A broker responds 20 ms late; 4,096 records/s",
+        SHARE,
+        limit(0.5),
+    ),
+    front(claim(
+        "roll",
+        APACHE,
+        "few-all",
+        "All brokers restart in turn; 12 partitions, acks=all",
+        Metric::P999,
+        Aim::Others,
+    )),
+    claim(
+        "roll",
+        APACHE,
+        "many-all",
+        "All brokers restart in turn; 120 partitions, acks=all",
+        Metric::P999,
+        Aim::Others,
+    ),
+    claim(
+        "roll",
+        APACHE,
+        "few-1",
+        "All brokers restart in turn; 12 partitions, acks=1",
+        Metric::P999,
+        Aim::Others,
+    ),
+    claim(
+        "roll",
+        APACHE,
+        "many-1",
+        "All brokers restart in turn; 120 partitions, acks=1",
+        Metric::P999,
+        Aim::Others,
+    ),
+    claim(
+        "roll",
+        ALL,
+        "few-all",
+        "All brokers restart in turn; 12 partitions, hints against none",
+        Metric::P999,
+        arm("few-all-baseline", 1.0, 0.0),
+    ),
+    claim(
+        "roll",
+        ALL,
+        "many-all",
+        "All brokers restart in turn; 120 partitions, hints against none",
+        Metric::P999,
+        arm("many-all-baseline", 1.0, 0.0),
+    ),
+    front(claim(
+        "leader-move",
+        APACHE,
+        "6-partitions",
+        "All leaders move at once; 6 partitions",
+        Metric::P999,
+        limit(250.0),
+    )),
+    front(claim(
+        "leader-move",
+        APACHE,
+        "100-partitions",
+        "All leaders move at once; 100 partitions",
+        Metric::P999,
+        limit(1000.0),
+    )),
+    claim(
+        "leader-move",
+        EMBEDDED,
+        "hints",
+        "100 leaders move one by one; leader hints",
+        Metric::P999,
+        arm("baseline", 0.12, 0.0),
+    ),
+    claim(
+        "leader-move",
+        EMBEDDED,
+        "hints",
+        "100 leaders move one by one; leader hints",
+        Metric::P999,
+        arm("refresh", 1.0, 0.0),
+    ),
+    claim(
+        "leader-move",
+        SIM,
+        "hints",
+        "All leaders move at once; leader hints",
+        Metric::Max,
+        arm("baseline", 1.0, 0.0),
+    ),
+    claim(
+        "bystanders",
+        ALL,
+        "frozen",
+        "A broker hangs; partitions without a replica on it",
+        Metric::P999,
+        BEFORE,
+    ),
+    claim(
+        "bystanders",
+        ALL,
+        "slow",
+        "A broker responds 20 ms late; partitions without a replica on it",
+        Metric::P999,
+        BEFORE,
+    ),
+    claim(
+        "cold-start",
+        REAL_TIME,
+        "warm-up",
+        "First 2 s of a producer after `warm_up`",
+        Metric::Max,
+        limit(15.0),
+    ),
+    front(claim(
+        "cold-start",
+        REAL_TIME,
+        "cold",
+        "First 2 s of a new producer",
+        Metric::Max,
+        Aim::Others,
+    )),
+    claim(
+        "metadata-churn",
+        REAL_TIME,
+        "snapshots",
+        "A call of `send` while 250,000 partitions change",
+        Metric::P99,
+        limit(0.05),
+    ),
+    claim(
+        "metadata-churn",
+        REAL_TIME,
+        "snapshots",
+        "A call of `send` while 250,000 partitions change",
+        Metric::P99,
+        arm("locked", 0.025, 0.0),
+    ),
+    claim(
+        "fetch-sessions",
+        ALL,
+        "credit",
+        "24 consumers per broker, 16 slots for fetch sessions",
+        Metric::Noted("evictions_per_s", "evicted sessions", Unit::PerSecond),
+        limit(0.0),
+    ),
+    claim(
+        "stalled-partition",
+        REAL_TIME,
+        "credit",
+        "One of six partitions is paused; the other five",
+        Metric::P99,
+        Aim::Noted { figure: "drained_p99_ms", words: "that without a pause", factor: 1.25 },
+    ),
+    claim(
+        "e2e",
+        ALL,
+        "classic-3",
+        "Send to poll, one record at a time; 3 brokers, classic protocol",
+        Metric::P999,
+        limit(6.0),
+    ),
+    claim(
+        "e2e",
+        APACHE,
+        "classic-3",
+        "Send to poll, one record at a time; 3 brokers, classic protocol",
+        Metric::P99,
+        Aim::Others,
+    ),
+    claim(
+        "e2e",
+        ALL,
+        "consumer-3",
+        "Send to poll, one record at a time; 3 brokers, consumer protocol",
+        Metric::P999,
+        limit(7.0),
+    ),
+    claim(
+        "e2e",
+        ALL,
+        "classic-1",
+        "Send to poll, one record at a time; 1 broker, classic protocol",
+        Metric::P999,
+        limit(4.0),
+    ),
+    claim(
+        "e2e",
+        ALL,
+        "consumer-1",
+        "Send to poll, one record at a time; 1 broker, consumer protocol",
+        Metric::P999,
+        limit(4.0),
+    ),
+    claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P50, Aim::Others),
+    front(claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P99, Aim::Others)),
+    claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P999, Aim::Others),
+    claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::Cpu, Aim::Others),
+    claim("e2e", OWN, "open-1", OPEN_LOOP, Metric::P50, limit(0.32)),
+    claim("e2e", OWN, "open-1", OPEN_LOOP, Metric::P99, limit(0.7)),
+    claim("acks", ALL, "all", "Steady rate, acks=all", Metric::P99, limit(50.0)),
+    claim(
+        "acks",
+        ALL,
+        "all",
+        "acks=all against acks=1",
+        Metric::Rate { amount: "flat_out_mb", seconds: "flat_out_s" },
+        arm("1", 0.83, 0.0),
+    ),
+    claim("replication-factor", ALL, "3", "Steady rate, 3 replicas", Metric::P99, limit(50.0)),
+    claim(
+        "min-isr",
+        ALL,
+        "3",
+        "`min.insync.replicas` 3 against 1, all replicas in sync",
+        Metric::P50,
+        arm("1", 1.25, 0.0),
+    ),
+    claim(
+        "min-isr",
+        ALL,
+        "2-gone",
+        "`min.insync.replicas` 2, one of 3 replicas stopped",
+        SILENCE,
+        limit(500.0),
+    ),
+    claim("linger", ALL, "5", "90 producers, `linger.ms` 5", Metric::P99, arm("0", 1.0, 5.0)),
+    claim("linger", ALL, "10", "90 producers, `linger.ms` 10", Metric::P99, arm("0", 1.0, 10.0)),
+    claim(
+        "latency-throughput",
+        REAL_TIME,
+        "default-40",
+        "40 MB/s, default settings",
+        Metric::P99,
+        limit(50.0),
+    ),
+    claim(
+        "latency-throughput",
+        EMBEDDED,
+        "sasl-ssl-lz4-40",
+        "40 MB/s, SASL_SSL and lz4",
+        Metric::P99,
+        limit(50.0),
+    ),
+    claim(
+        "micro-burst",
+        ALL,
+        "burst-linger",
+        "24 producers send at the same moment, `linger.ms` 5",
+        Metric::P99,
+        arm("burst", 1.0, 5.0),
+    ),
+    claim(
+        "micro-burst",
+        ALL,
+        "burst-linger",
+        "24 producers send at the same moment, `linger.ms` 5",
+        Metric::Noted("requests", "requests", Unit::Count),
+        arm("burst", 0.8, 0.0),
+    ),
+    claim("catch-up", ALL, "caught-up", "A consumer without a backlog", Metric::P99, limit(50.0)),
+    claim(
+        "catch-up",
+        ALL,
+        "one-behind",
+        "A backlog in one partition; the other partitions",
+        Metric::P99,
+        limit(50.0),
+    ),
+    claim(
+        "head-of-line",
+        ALL,
+        "apart",
+        "A slow replica elsewhere, separate connections",
+        Metric::P99,
+        arm("none", 2.0, 0.0),
+    ),
+    claim(
+        "head-of-line",
+        ALL,
+        "shared",
+        "A slow replica, one connection",
+        Metric::Noted("lookup_p50_ms", "median time of a metadata request", Unit::Ms),
+        limit(75.0),
+    ),
+];
+
+const OPEN_LOOP: &str = "Send to poll, 2,000 records/s; 1 broker";
+const BEFORE: Aim =
+    Aim::Noted { figure: "before_p999_ms", words: "that before the fault", factor: 1.25 };

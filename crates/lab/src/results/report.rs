@@ -1,0 +1,202 @@
+//! The report of an experiment on a cluster: its claims, and everything that its newest run measured.
+
+use super::{
+    Cluster,
+    chart::{Panel, draw},
+    claims::{Aim, CLAIMS, Claim, Metric},
+    number::{Unit, thousands, with_unit},
+    page::{self, command, commit, escaped, machine, ms, when},
+    rows::{self, row},
+    store::Run,
+};
+use crate::experiments::{self, ArmReport, PublishedFigure, Report};
+
+/// The report of these runs, oldest first.
+pub(super) fn report(cluster: Cluster, runs: &[Run]) -> String {
+    let Some(newest) = runs.last() else { return String::new() };
+    let report = &newest.report;
+    let about = experiments::find(&report.experiment).map_or("", |found| found.about());
+    let mut text = format!(
+        "# {}: {}\n\nWritten by `curtail lab publish`.\n\n{}\n\nAfter: {}.\n",
+        report.experiment,
+        cluster.title(),
+        sentence(about),
+        report.source.trim_end_matches('.')
+    );
+    if chart(cluster, runs).is_some() {
+        text += "\n![Chart of the claims](chart.svg)\n";
+    }
+    let claims = claims(cluster, &report.experiment);
+    let rows: Vec<_> = claims.filter_map(|claim| row(claim, cluster, runs)).collect();
+    if !rows.is_empty() {
+        text += &format!("\n{}", page::table(&rows, "../../"));
+    }
+    text += &run_text(newest);
+    if runs.len() > 1 {
+        text += "\n## Earlier runs\n\n";
+        for run in runs.iter().rev().skip(1) {
+            let environment = &run.report.environment;
+            let command = command(&run.report.command);
+            let (when, commit) = (when(run), commit(environment));
+            text += &format!("- [{when}]({}): {commit}; `{command}`\n", run.file);
+        }
+    }
+    text
+}
+
+/// A chart of the latencies with claims: Curtail, the arms it is compared with, and the other clients.
+pub(super) fn chart(cluster: Cluster, runs: &[Run]) -> Option<String> {
+    let experiment = &runs.last()?.report.experiment;
+    let mut panels: Vec<(&str, Metric)> = Vec::new();
+    let latency = |claim: &&Claim| claim.metric.unit() == Unit::Ms;
+    for claim in claims(cluster, experiment).filter(latency) {
+        if !panels.contains(&(claim.arm, claim.metric)) {
+            panels.push((claim.arm, claim.metric));
+        }
+    }
+    let panels = panels.into_iter().filter_map(|(arm, metric)| panel(cluster, runs, arm, metric));
+    let panels: Vec<Panel> = panels.collect();
+    let title = format!("{experiment}: {}", cluster.title());
+    (!panels.is_empty()).then(|| draw(&title, &panels))
+}
+
+fn panel(cluster: Cluster, all: &[Run], arm: &str, metric: Metric) -> Option<Panel> {
+    let runs = rows::last(all, arm);
+    let experiment = &runs.last()?.report.experiment;
+    let same = |claim: &&Claim| claim.arm == arm && claim.metric == metric;
+    let mut claims = claims(cluster, experiment).filter(same).peekable();
+    let title = format!("{}: {}", claims.peek()?.sentence.replace('`', ""), metric.name());
+    let mut panel = Panel::new(title, Unit::Ms);
+    panel.client("Curtail", rows::ours(arm, metric, &runs));
+    for claim in claims {
+        if let Aim::Arm { arm, .. } = claim.aim {
+            panel.client(format!("Curtail, {arm}"), rows::ours(arm, metric, &runs));
+        }
+    }
+    for other in rows::others(arm, metric, &runs) {
+        panel.client(other.client, Some(other.spread));
+    }
+    (!panel.is_empty()).then_some(panel)
+}
+
+fn claims(cluster: Cluster, experiment: &str) -> impl Iterator<Item = &'static Claim> {
+    CLAIMS
+        .iter()
+        .filter(move |claim| claim.experiment == experiment && claim.clusters.contains(&cluster))
+}
+
+/// Everything that a run measured.
+fn run_text(run: &Run) -> String {
+    let report = &run.report;
+    let environment = &report.environment;
+    let mut text = format!(
+        "\n## Run of {}\n\n`{}`\n\n- {}; {}; {}\n",
+        when(run),
+        command(&report.command),
+        commit(environment),
+        machine(environment),
+        versions(report),
+    );
+    for limit in report.limits() {
+        text += &format!("- {limit}\n");
+    }
+    for model in &report.models {
+        let parameters = model.parameters.iter().map(|(name, value)| format!("{name} {value}"));
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
+        let parameters =
+            if parameters.is_empty() { parameters } else { format!(" ({parameters})") };
+        text += &format!("- Model: {}{parameters}\n", model.what);
+    }
+    text += &format!("- [JSON]({})\n", run.file);
+    text += &arms(report);
+    text += &extra(report);
+    text += &published(report);
+    text += "\nConditions:\n\n";
+    for condition in &report.conditions {
+        let state = if condition.held { "held" } else { "not held" };
+        text += &format!("- {state}: {}\n", condition.text.replace('<', "&lt;"));
+    }
+    text
+}
+
+fn versions(report: &Report) -> String {
+    let versions =
+        report.environment.versions.iter().map(|(name, version)| format!("{name} {version}"));
+    let versions = versions.collect::<Vec<_>>().join(", ");
+    if versions.is_empty() { "versions not recorded".to_owned() } else { versions }
+}
+
+fn arms(report: &Report) -> String {
+    let until = report.arms.first().map(|arm| arm.latency_until).unwrap_or_default();
+    let mut text = format!(
+        "\nLatency {}, all turns together. CPU is user and system time per record.\n\n\
+         | arm | client | turns | records | MB/s | p50 | p99 | p99.9 | slowest | CPU | lost | duplicated | reordered | refused |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        until.words()
+    );
+    for arm in &report.arms {
+        let latency = &arm.latency_us;
+        let counts = [arm.lost, arm.duplicated, arm.reordered, arm.errors];
+        let counts = counts.map(|count| thousands(count as i64)).join(" | ");
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {counts} |\n",
+            escaped(&arm.name),
+            escaped(&arm.client),
+            arm.rounds.len().max(1),
+            thousands(arm.records as i64),
+            with_unit(arm.throughput_mbps, Unit::Mbps),
+            ms(latency.p50),
+            ms(latency.p99),
+            ms(latency.p999),
+            ms(latency.max),
+            with_unit(arm.cpu_us_per_record, Unit::Us),
+        );
+    }
+    text
+}
+
+fn extra(report: &Report) -> String {
+    let line = |arm: &ArmReport| {
+        let figures = arm.extra.iter().map(|(name, value)| {
+            let value = if value.is_finite() { format!("{value:.3}") } else { "not seen".into() };
+            let value = match value.contains('.') {
+                true => value.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => value,
+            };
+            format!("`{name}` {value}")
+        });
+        let figures = figures.collect::<Vec<_>>().join(", ");
+        format!("- {}, {}: {figures}\n", arm.name, arm.client)
+    };
+    let lines: String = report.arms.iter().filter(|arm| !arm.extra.is_empty()).map(line).collect();
+    if lines.is_empty() { lines } else { format!("\nOther figures:\n\n{lines}") }
+}
+
+fn published(report: &Report) -> String {
+    let line = |figure: &PublishedFigure| {
+        let latency = &figure.latency_us;
+        let figures = [
+            ("average", latency.avg),
+            ("p50", latency.p50),
+            ("p95", latency.p95),
+            ("p99", latency.p99),
+            ("p99.9", latency.p999),
+            ("slowest", latency.max),
+        ];
+        let figures =
+            figures.into_iter().filter_map(|(name, us)| Some(format!("{name} {}", ms(us?))));
+        let mbps = figure.throughput_mbps.map(|mbps| with_unit(mbps, Unit::Mbps));
+        let note = (!figure.note.is_empty()).then(|| figure.note.clone());
+        let parts: Vec<String> = figures.chain(mbps).chain(note).collect();
+        format!("- {} ({}): {}\n", figure.arm, figure.source, parts.join(", "))
+    };
+    let lines: String = report.published.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\nPublished by others:\n\n{lines}") }
+}
+
+/// A text with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}

@@ -1,0 +1,406 @@
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+
+use super::{claims::*, number::Unit, rows::*, store::Run, *};
+use crate::experiments;
+
+/// 2026-11-24T09:05:01Z.
+const DATE: u64 = 1_795_511_101_000;
+
+fn latency(ms: f64) -> Value {
+    let us = ms * 1000.0;
+    json!({"avg": us, "p50": us, "p95": us, "p99": us, "p999": us, "max": us})
+}
+
+/// An arm whose turns have these latencies in milliseconds, at every percentile.
+fn arm(name: &str, client: &str, turns: &[f64], extra: Value) -> Value {
+    let round = |ms: &f64| {
+        json!({"started_ms": 0, "records": 10, "errors": 0, "throughput_rps": 1.0, "throughput_mbps": 1.0,
+               "cpu_us_per_record": 1.0, "latency_us": latency(*ms), "over_time": null, "faults": []})
+    };
+    let rounds: Vec<Value> = turns.iter().map(round).collect();
+    json!({"name": name, "client": client, "records": 1_000, "errors": 0, "lost": 0, "duplicated": 0, "reordered": 0,
+           "throughput_rps": 1.0, "throughput_mbps": 1.0, "cpu_us_per_record": 12.5,
+           "latency_us": latency(turns.iter().copied().fold(0.0, f64::max)), "rounds": rounds, "extra": extra,
+           "phases_us": {"produce": null, "publish": null, "commit": null, "catch_up": null, "fetch": null}})
+}
+
+fn report(experiment: &str, cluster: &str, day: u64, arms: &[Value]) -> Value {
+    let started = if cluster == "sim" { 0 } else { DATE + day * 86_400_000 };
+    json!({"experiment": experiment, "source": "a | source", "cluster": cluster, "scale": 1.0, "seed": 1,
+           "command": format!("curtail lab run {experiment} --cluster {cluster} --json x.json --seed 1"),
+           "environment": {"started_ms": started, "system": "linux", "processor": "AMD EPYC", "cores": 2,
+               "memory_bytes": 25_276_514_304_u64, "shares_machine": true, "release_build": true, "load_before": 0.1,
+               "load_after": 0.2, "busy_percent": null, "stolen_percent": null, "versions": {"Java": "17"},
+               "commit": "0123456789ab"},
+           "arms": arms, "published": [], "conditions": [{"text": "p99 < 5 ms", "held": false}]})
+}
+
+fn results(reports: &[Value]) -> Results {
+    let mut results = Results::default();
+    for report in reports {
+        results.add("test", &report.to_string()).unwrap();
+    }
+    results
+}
+
+fn killed(day: u64, ours: &[f64], others: &[(&str, &[f64])]) -> Value {
+    let mut arms = vec![arm("rf2-keyless", "curtail", ours, json!({}))];
+    arms.extend(others.iter().map(|(client, turns)| arm("rf2-keyless", client, turns, json!({}))));
+    report("killed-leader", "apache", day, &arms)
+}
+
+fn claim(metric: Metric, aim: Aim) -> Claim {
+    let clusters = &Cluster::ALL;
+    let (experiment, arm, sentence) = ("killed-leader", "rf2-keyless", "A broker is killed");
+    Claim { experiment, clusters, arm, metric, aim, sentence, front: false }
+}
+
+fn apache(results: &Results) -> &[Run] {
+    results.of(Cluster::Apache, "killed-leader")
+}
+
+#[test]
+fn every_claim_names_an_experiment_and_its_arms() {
+    use crate::experiments::{ClusterKind, Setting};
+    for claim in CLAIMS {
+        let experiment = experiments::find(claim.experiment).unwrap();
+        for cluster in claim.clusters {
+            let kind = match cluster {
+                Cluster::Apache => ClusterKind::Apache,
+                Cluster::Embedded => ClusterKind::Embedded,
+                Cluster::Sim => ClusterKind::Sim,
+            };
+            let arms = experiment.arms(&Setting::new(kind));
+            let has = |name: &str| arms.iter().any(|arm| arm.name == name);
+            assert!(has(claim.arm), "{claim:?}");
+            if let Aim::Arm { arm, .. } = claim.aim {
+                assert!(has(arm), "{claim:?}");
+            }
+        }
+    }
+    assert!(CLAIMS.iter().filter(|claim| claim.front).count() <= 8);
+    for picture in &PICTURE {
+        let claimed = |claim: &Claim| {
+            (claim.experiment, claim.arm, claim.metric)
+                == (picture.experiment, picture.arm, Metric::P999)
+        };
+        assert!(CLAIMS.iter().any(claimed), "{}", picture.title);
+    }
+}
+
+#[test]
+fn a_row_has_the_spread_of_all_turns_and_counts_those_that_held() {
+    let results = results(&[killed(0, &[50.0, 300.0], &[]), killed(1, &[40.0, 60.0, 70.0], &[])]);
+    let claim = claim(Metric::P999, Aim::Limit(250.0));
+    let row = row(&claim, Cluster::Apache, apache(&results)).unwrap();
+    let ours = row.ours.unwrap();
+    assert_eq!((ours.least, ours.median, ours.most, ours.count), (40.0, 60.0, 300.0, 5));
+    assert_eq!((row.held, row.judged, row.turns, row.runs.len()), (4, 5, 5, 2));
+    assert_eq!(row.is_held(), Some(false));
+    assert!(row.other.is_none());
+}
+
+#[test]
+fn the_best_other_client_is_that_of_the_same_runs() {
+    let others: &[(&str, &[f64])] = &[("java", &[90.0, 80.0]), ("librdkafka", &[45.0, 400.0])];
+    let results = results(&[killed(0, &[50.0, 60.0], others)]);
+    let against = claim(Metric::P999, Aim::Others);
+    let row = row(&against, Cluster::Apache, apache(&results)).unwrap();
+    let other = row.other.as_ref().unwrap();
+    assert_eq!((other.client, other.spread.median), ("java", 85.0));
+    // In the first turn librdkafka was better than Curtail.
+    assert_eq!((row.held, row.judged), (1, 2));
+}
+
+#[test]
+fn without_another_client_a_comparison_is_not_judged() {
+    let results = results(&[killed(0, &[50.0], &[])]);
+    let against = claim(Metric::P999, Aim::Others);
+    let row = row(&against, Cluster::Apache, apache(&results)).unwrap();
+    assert_eq!((row.is_held(), row.judged, row.turns), (None, 0, 1));
+}
+
+#[test]
+fn more_throughput_is_better() {
+    let flat_out = |mb: f64| json!({"mb": mb, "s": 2.0});
+    let arms = [
+        arm("rf2-keyless", "curtail", &[1.0], flat_out(200.0)),
+        arm("rf2-keyless", "java", &[1.0], flat_out(100.0)),
+        arm("rf2-keyless", "franz-go", &[1.0], flat_out(300.0)),
+    ];
+    let results = results(&[report("killed-leader", "apache", 0, &arms)]);
+    let rate = Metric::Rate { amount: "mb", seconds: "s" };
+    let claim = |aim| claim(rate, aim);
+    let against = claim(Aim::Others);
+    let held = |aim| row(&claim(aim), Cluster::Apache, apache(&results)).unwrap().is_held();
+    assert_eq!(held(Aim::Others), Some(false));
+    assert_eq!(held(Aim::Limit(100.0)), Some(true));
+    assert_eq!(held(Aim::Limit(101.0)), Some(false));
+    let best = row(&against, Cluster::Apache, apache(&results)).unwrap().other.unwrap();
+    assert_eq!((best.client, best.spread.median), ("franz-go", 150.0));
+}
+
+#[test]
+fn aims_relative_to_an_arm_are_judged_turn_by_turn() {
+    let arms = [
+        arm("rf2-keyless", "curtail", &[10.0, 50.0], json!({"before_ms": 9.0})),
+        arm("rf3", "curtail", &[20.0, 20.0], json!({})),
+    ];
+    let results = results(&[report("killed-leader", "apache", 0, &arms)]);
+    let held = |aim| {
+        let claim = claim(Metric::P999, aim);
+        let row = row(&claim, Cluster::Apache, apache(&results)).unwrap();
+        (row.held, row.judged)
+    };
+    assert_eq!(held(Aim::Arm { arm: "rf3", factor: 1.0, plus: 0.0 }), (1, 2));
+    assert_eq!(held(Aim::Arm { arm: "rf3", factor: 2.0, plus: 10.0 }), (2, 2));
+    assert_eq!(held(Aim::Arm { arm: "missing", factor: 1.0, plus: 0.0 }), (0, 0));
+    let words = "that before";
+    assert_eq!(held(Aim::Noted { figure: "before_ms", words, factor: 2.0 }), (1, 2));
+    assert_eq!(held(Aim::Noted { figure: "missing", words, factor: 2.0 }), (0, 0));
+}
+
+#[test]
+fn a_figure_that_was_not_seen_is_not_held() {
+    let arms = [arm("rf2-keyless", "curtail", &[1.0], json!({"stall_ms": null}))];
+    let results = results(&[report("killed-leader", "apache", 0, &arms)]);
+    let claim = claim(Metric::Noted("stall_ms", "stall", Unit::Ms), Aim::Limit(5.0));
+    let row = row(&claim, Cluster::Apache, apache(&results)).unwrap();
+    assert_eq!((row.ours, row.is_held()), (None, Some(false)));
+}
+
+#[test]
+fn shortened_runs_count_only_without_a_longer_one() {
+    let mut short = killed(1, &[900.0], &[]);
+    short["scale"] = json!(0.2);
+    let claim = claim(Metric::P999, Aim::Limit(250.0));
+    let median = |reports: &[Value]| {
+        let results = results(reports);
+        row(&claim, Cluster::Apache, apache(&results)).unwrap().ours.unwrap().median
+    };
+    assert_eq!(median(&[short.clone()]), 900.0);
+    assert_eq!(median(&[short, killed(0, &[50.0], &[])]), 50.0);
+}
+
+#[test]
+fn five_runs_of_each_arm_and_client_are_kept() {
+    let mut reports = vec![killed(0, &[1.0], &[("java", &[2.0])])];
+    reports.extend((1..=6).map(|day| killed(day, &[1.0], &[])));
+    let results = results(&reports);
+    let files: Vec<&str> = apache(&results).iter().map(|run| &*run.file).collect();
+    let expected = [24, 26, 27, 28, 29, 30].map(|day| format!("2026-11-{day}T09-05-01Z.json"));
+    // The run of the 24th is the only one with Java. Rows have the last five of Curtail.
+    assert_eq!(files, expected);
+    assert_eq!(last(apache(&results), "rf2-keyless").len(), 5);
+}
+
+#[test]
+fn publishing_a_run_twice_keeps_it_once() {
+    let results = results(&[killed(0, &[1.0], &[]), killed(0, &[1.0], &[])]);
+    assert_eq!(apache(&results).len(), 1);
+}
+
+#[test]
+fn a_new_run_changes_only_the_rows_of_its_experiment() {
+    let slow = |ms| {
+        report("slow-broker", "apache", 0, &[arm("default-2048", "curtail", &[ms], json!({}))])
+    };
+    let page = |reports: &[Value]| results(reports).files()[Path::new("README.md")].clone();
+    let before = page(&[killed(0, &[50.0], &[]), slow(7.0)]);
+    let after = page(&[killed(0, &[50.0], &[]), slow(7.0), killed(1, &[60.0], &[])]);
+    let changed = |text: &str, other: &str| {
+        let new = text.lines().filter(|line| !other.contains(line)).map(str::to_owned);
+        new.collect::<Vec<String>>()
+    };
+    assert!(!changed(&after, &before).is_empty());
+    for line in changed(&after, &before).iter().chain(&changed(&before, &after)) {
+        assert!(line.contains("killed"), "{line}");
+    }
+}
+
+/// Everything that the page is to show, in results with three clients.
+fn shown() -> Results {
+    let others: &[(&str, &[f64])] =
+        &[("java", &[9100.0, 8900.0]), ("franz-go", &[11_300.0, 9900.0])];
+    results(&[
+        killed(0, &[51.2, 48.0], others),
+        report("roll", "sim", 0, &[arm("few-all", "curtail", &[50.0], json!({}))]),
+    ])
+}
+
+#[test]
+fn the_page_has_the_row_the_chart_and_the_run() {
+    let files = shown().files();
+    let page = &files[Path::new("README.md")];
+    let path = "apache/killed-leader";
+    for said in [
+        "| A broker is killed; 2 replicas, keyless: p99.9 | 49.6 ms (48 ms to 51.2 ms) | java: 9 s (8.9 s to 9.1 s) | \
+         at most 250 ms | held, 2 of 2 | [2026-11-24](apache/killed-leader/README.md), 2 turns |",
+        "[![killed-leader](apache/killed-leader/chart.svg)](apache/killed-leader/README.md)",
+        "- [killed-leader](apache/killed-leader/README.md): 2026-11-24, commit 0123456789ab; 2 cores (AMD EPYC), 24 GiB; \
+         0 of 1 conditions held; `curtail lab run killed-leader --cluster apache --seed 1`",
+        "## Virtual time",
+    ] {
+        assert!(page.contains(said), "{said}\n{page}");
+    }
+    let report = &files[&Path::new(path).join("README.md")];
+    for said in [
+        "| rf2-keyless | franz-go | 2 |",
+        "- not held: p99 &lt; 5 ms",
+        "(2026-11-24T09-05-01Z.json)",
+    ] {
+        assert!(report.contains(said), "{said}\n{report}");
+    }
+}
+
+#[test]
+fn pictures_are_well_formed_and_have_every_client() {
+    let files = shown().files();
+    for (path, clients) in [("faults.svg", 3), ("apache/killed-leader/chart.svg", 3)] {
+        let text = &files[Path::new(path)];
+        let document = roxmltree::Document::parse(text).unwrap();
+        let bars = document
+            .descendants()
+            .filter(|node| matches!(node.attribute("class"), Some("ours" | "other")));
+        assert_eq!(bars.count(), clients, "{path}");
+        assert!(text.contains("prefers-color-scheme: dark") && !text.contains("href"), "{path}");
+    }
+    // Three of the four faults have no run.
+    assert_eq!(files[Path::new("faults.svg")].matches(">no run on file<").count(), 3);
+}
+
+#[test]
+fn the_readme_gets_its_table_and_nothing_else_changes() {
+    let results = shown();
+    let text = "before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n";
+    let new = results.readme("README.md", text).unwrap();
+    assert!(new.starts_with("before\n<!-- results -->\n\n| | Curtail |"), "{new}");
+    assert!(
+        new.contains(
+            "| java: 9 s (8.9 s to 9.1 s) | Apache Kafka | [2026-11-24](docs/results/apache/"
+        ),
+        "{new}"
+    );
+    assert!(new.ends_with("\n<!-- end of results -->\nafter\n") && !new.contains("old"), "{new}");
+    assert_eq!(results.readme("README.md", &new).unwrap(), new);
+    let error = results.readme("README.md", "no marks").err().unwrap();
+    assert_eq!(error.to_string(), "README.md has no line <!-- results -->");
+}
+
+#[test]
+fn a_directory_is_read_as_it_was_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let saved = shown();
+    saved.save(dir.path()).unwrap();
+    let read = Results::read(dir.path()).unwrap();
+    assert_eq!(read.files(), saved.files());
+    assert!(read.differences(dir.path()).unwrap().is_empty());
+
+    let page = dir.path().join("README.md");
+    let text = fs::read_to_string(&page).unwrap();
+    fs::write(&page, text.replace("held, 2 of 2", "held, 3 of 3")).unwrap();
+    let stale = dir.path().join("apache/killed-leader/chart.svg");
+    fs::remove_file(&stale).unwrap();
+    let wrong = read.differences(dir.path()).unwrap();
+    assert_eq!(wrong, [Path::new("README.md"), Path::new("apache/killed-leader/chart.svg")]);
+
+    // What no run says disappears.
+    let empty = Results::default();
+    empty.save(dir.path()).unwrap();
+    assert!(!dir.path().join("sim/roll/seed-1.json").exists() && !stale.exists());
+    assert!(fs::read_to_string(&page).unwrap().contains("\n0 claims: "));
+}
+
+#[test]
+fn crash_tests_are_a_row_of_their_own() {
+    let kills = |lost: u64| {
+        let reading = |lost: u64| json!({"by": "consumer", "records": 7, "lost": lost, "duplicated": 0, "reordered": 0});
+        json!({"cluster": "apache", "seed": 1, "environment": report("roll", "apache", 0, &[])["environment"],
+               "broker_kills": 100, "copy_broker_kills": 30, "copy_client_kills": 20, "copy_client_failures": 0,
+               "topics": [{"topic": "keyed", "sent": 1234, "acknowledged": 1234, "failed": 0,
+                           "readings": [reading(lost), reading(0)]}]})
+    };
+    for (lost, state) in [
+        (0, "| 0 of 1,234 | none in these runs | none | held, 1 of 1 |"),
+        (2, "| 2 of 1,234 | none in these runs | none | not held, 0 of 1 |"),
+    ] {
+        let text = serde_json::to_string_pretty(&kills(lost)).unwrap();
+        let mut results = Results::default();
+        results.add("kills.json", &text).unwrap();
+        let page = &results.files()[Path::new("README.md")];
+        assert!(page.contains("| 130 brokers and 20 clients killed: "), "{page}");
+        assert!(page.contains(state), "{page}");
+        assert!(page.contains("(apache/kills/2026-11-24T09-05-01Z.json)"), "{page}");
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_in_one_line() {
+    let refused = |report: &Value| {
+        let error = Results::default().add("x.json", &report.to_string()).err().unwrap();
+        let text = error.to_string();
+        assert!(!text.contains('\n'), "{text}");
+        text
+    };
+    let good = killed(0, &[1.0], &[]);
+    let with = |field: &str, value: Value| {
+        let mut report = good.clone();
+        report[field] = value;
+        refused(&report)
+    };
+    assert!(
+        with("experiment", json!("nothing"))
+            .starts_with("x.json: there is no experiment 'nothing'; there are ")
+    );
+    assert_eq!(
+        with("cluster", json!("host:9092")),
+        "x.json: a run on host:9092; the page has runs on apache, embedded, sim"
+    );
+    assert!(
+        with("arms", json!(3))
+            .starts_with("x.json, line 1: not what `curtail lab run --json` writes: ")
+    );
+    let mut debug = good.clone();
+    debug["environment"]["release_build"] = json!(false);
+    assert_eq!(refused(&debug), "x.json: not a run of a release build");
+    debug["environment"]["started_ms"] = json!(0);
+    assert_eq!(refused(&debug), "x.json: the run has no date");
+    let error = Results::default().add("x.json", " \n").err().unwrap();
+    assert_eq!(error.to_string(), "x.json has no experiment in it");
+}
+
+#[test]
+fn a_directory_with_something_else_is_refused_in_one_line() {
+    let refused = |path: &str, text: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+        let error = Results::read(dir.path()).err().unwrap().to_string();
+        assert!(!error.contains('\n'), "{error}");
+        error.replace(&*dir.path().to_string_lossy(), "DIR")
+    };
+    let good = killed(0, &[1.0], &[]).to_string();
+    assert_eq!(
+        refused("apache/roll/2026-11-24T09-05-01Z.json", &good),
+        "DIR/apache/roll/2026-11-24T09-05-01Z.json: belongs in apache/killed-leader/2026-11-24T09-05-01Z.json"
+    );
+    assert_eq!(
+        refused("else/x/y.json", &good),
+        "DIR/else: no such cluster; there are apache, embedded, sim"
+    );
+    let outside = refused("apache/killed-leader.json", &good);
+    assert!(
+        outside.starts_with("DIR/apache/killed-leader.json: outside of an experiment's directory"),
+        "{outside}"
+    );
+    let damaged = refused("apache/killed-leader/2026-11-24T09-05-01Z.json", &good[..40]);
+    assert!(
+        damaged.starts_with("DIR/apache/killed-leader/2026-11-24T09-05-01Z.json, line 1: not what"),
+        "{damaged}"
+    );
+    let missing = Results::read(Path::new("/nonexistent")).err().unwrap().to_string();
+    assert!(missing.starts_with("cannot read /nonexistent: "), "{missing}");
+}
