@@ -18,17 +18,23 @@ const MARGIN: f64 = 10.0;
 
 /// A background is drawn: a page may be light where the reader's system prefers dark.
 const STYLE: &str = "
-svg { --back: #fff; --text: #1b1f24; --quiet: #57606a; --ours: #0072b2; --other: #b4bac1; }
-@media (prefers-color-scheme: dark) {
-  svg { --back: #14181d; --text: #e6e9ec; --quiet: #a3adb7; --ours: #58aef0; --other: #59626c; }
-}
-text { fill: var(--text); font: 13px system-ui, sans-serif; }
+text { fill: #1b1f24; font-family: system-ui, sans-serif; font-size: 13px; }
 .strong { font-weight: 600; font-size: 14px; }
-.quiet { fill: var(--quiet); }
-.back { fill: var(--back); }
-.ours { fill: var(--ours); }
-.other { fill: var(--other); }
-.range { stroke: var(--text); stroke-width: 1.5; }
+.quiet { fill: #57606a; }
+.back { fill: #fff; }
+.ours { fill: #0072b2; }
+.arm { fill: #8cc3e6; }
+.other { fill: #b4bac1; }
+.range { stroke: #1b1f24; stroke-width: 1.5; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6e9ec; }
+  .quiet { fill: #a3adb7; }
+  .back { fill: #14181d; }
+  .ours { fill: #58aef0; }
+  .arm { fill: #1f5f8f; }
+  .other { fill: #59626c; }
+  .range { stroke: #e6e9ec; }
+}
 ";
 
 /// A group of bars with a scale from 0.
@@ -80,7 +86,11 @@ impl Panel {
         let bars = self.bars.iter().enumerate().map(|(at, (name, spread))| {
             let y = top + TITLE + ROW * at as f64;
             let (middle, base) = (y + BAR / 2.0, y + 12.0);
-            let class = if name.starts_with("Curtail") { "ours" } else { "other" };
+            let class = match &**name {
+                "Curtail" => "ours",
+                arm if arm.starts_with("Curtail, ") => "arm",
+                _ => "other",
+            };
             let width = (x(spread.median) - LEFT).max(1.0);
             let bar = rectangle(class, LEFT, y, width, BAR)
                 .child(hint(&format!("{name}: {}", spread.text(self.unit))));

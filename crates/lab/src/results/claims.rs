@@ -128,7 +128,7 @@ impl Aim {
             Self::Arm { arm, factor, plus } => {
                 let more = match plus {
                     0.0 => String::new(),
-                    plus => format!(" and {}", with_unit(plus, metric.unit())),
+                    plus => format!(" plus {}", with_unit(plus, metric.unit())),
                 };
                 format!("{word} {}that of `{arm}`{more}", times(factor))
             }
@@ -166,8 +166,8 @@ const fn claim(
 }
 
 /// A claim that the README shows too.
-const fn front(claim: Claim) -> Claim {
-    Claim { front: true, ..claim }
+const fn front(claim: &Claim) -> Claim {
+    Claim { front: true, ..*claim }
 }
 
 const fn limit(value: f64) -> Aim {
@@ -199,7 +199,7 @@ pub(super) const PICTURE: [Picture; 4] = [
 
 /// All claims, in the order of the page.
 pub(super) const CLAIMS: &[Claim] = &[
-    front(claim(
+    front(&claim(
         "killed-leader",
         ALL,
         "rf2-keyless",
@@ -223,7 +223,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         BEYOND,
         limit(150.0),
     ),
-    front(claim(
+    front(&claim(
         "frozen-leader",
         ALL,
         "rf2-keyless",
@@ -239,7 +239,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         BEYOND,
         limit(500.0),
     ),
-    front(claim(
+    front(&claim(
         "slow-broker",
         ALL,
         "default-2048",
@@ -279,7 +279,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         SHARE,
         limit(0.5),
     ),
-    front(claim(
+    front(&claim(
         "roll",
         APACHE,
         "few-all",
@@ -327,7 +327,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::P999,
         arm("many-all-baseline", 1.0, 0.0),
     ),
-    front(claim(
+    front(&claim(
         "leader-move",
         APACHE,
         "6-partitions",
@@ -335,7 +335,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::P999,
         limit(250.0),
     )),
-    front(claim(
+    front(&claim(
         "leader-move",
         APACHE,
         "100-partitions",
@@ -391,7 +391,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::Max,
         limit(15.0),
     ),
-    front(claim(
+    front(&claim(
         "cold-start",
         REAL_TIME,
         "cold",
@@ -472,7 +472,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         limit(4.0),
     ),
     claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P50, Aim::Others),
-    front(claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P99, Aim::Others)),
+    front(&claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P99, Aim::Others)),
     claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::P999, Aim::Others),
     claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::Cpu, Aim::Others),
     claim("e2e", OWN, "open-1", OPEN_LOOP, Metric::P50, limit(0.32)),

@@ -6,10 +6,10 @@ use super::{
     date, kills,
     number::{Unit, thousands},
     report,
-    rows::{Row, row},
+    rows::{CURTAIL, Row, row},
     store::{KillsRun, Results, Run},
 };
-use crate::experiments::{self, Environment};
+use crate::experiments::{self, Environment, Report};
 
 const HEAD: &str = "\
 # Results
@@ -19,7 +19,7 @@ two differ.
 
 - A row is one claim. Its figures are the median of the last turns, and in brackets the least and the most.
 - A turn is one measured pass of one client. The turns of arms and clients alternate. A row has the turns of at most five runs.
-- *Best other client*: the client with the best median in the same runs.
+- *Best other client*: the client with the best median in the same runs; none if Curtail ran alone.
 - *Held*: the turns in which the aim held.
 - The date leads to the full report of the experiment: all arms, all clients, conditions, command and machine.
 ";
@@ -29,17 +29,21 @@ pub(super) fn page(results: &Results) -> String {
     let all: Vec<Row<'_>> =
         Cluster::ALL.into_iter().flat_map(|cluster| rows(results, cluster)).collect();
     let mut text = HEAD.to_owned();
-    text += &format!("\n{}\n", summary(&all));
+    let kills: Vec<bool> =
+        results.kills.values().filter_map(|runs| Some(is_held(runs.last()?))).collect();
+    text += &format!("\n{}\n", summary(&all, &kills));
     for cluster in Cluster::ALL {
         text += &section(results, cluster);
     }
     text
 }
 
-fn summary(rows: &[Row<'_>]) -> String {
-    let count = |state| rows.iter().filter(|row| row.is_held() == state).count();
+fn summary(rows: &[Row<'_>], kills: &[bool]) -> String {
+    let states = || rows.iter().map(Row::is_held).chain(kills.iter().copied().map(Some));
+    let count = |state| states().filter(|of_row| *of_row == state).count();
     let (held, not, unjudged) = (count(Some(true)), count(Some(false)), count(None));
-    let mut text = format!("{} claims: {held} held in every turn, {not} did not.", rows.len());
+    let mut text =
+        format!("{} claims: {held} held in every turn, {not} did not.", states().count());
     if unjudged > 0 {
         text += &format!(" {unjudged} had no other client in their runs to be judged against.");
     }
@@ -72,9 +76,10 @@ fn section(results: &Results, cluster: Cluster) -> String {
             text += &format!("\n[![{experiment}]({path}/chart.svg)]({path}/README.md)\n");
         }
     }
-    text += "\nRuns:\n\n";
-    for runs in here {
-        text += &runs_line(cluster, runs);
+    if !here.is_empty() {
+        text += "\n<details><summary>Runs: date, commit, machine, integrity, conditions, command</summary>\n\n";
+        text.extend(here.into_iter().map(|runs| runs_line(cluster, runs)));
+        text += "\n</details>\n";
     }
     text
 }
@@ -119,7 +124,7 @@ pub(super) fn other(row: &Row<'_>) -> String {
     let unit = row.claim.metric.unit();
     let text =
         |other: &super::rows::Other<'_>| format!("{}: {}", other.client, other.spread.text(unit));
-    row.other.as_ref().map_or_else(|| "none in these runs".to_owned(), text)
+    row.other.as_ref().map_or_else(|| "none".to_owned(), text)
 }
 
 pub(super) fn held(row: &Row<'_>) -> String {
@@ -148,7 +153,7 @@ pub(super) fn when(run: &Run) -> String {
 
 fn turns(row: &Row<'_>) -> String {
     let scale = row.runs.last().map_or(1.0, |run| run.report.scale);
-    let of = if scale < 1.0 { format!(" of {scale} of the length") } else { String::new() };
+    let of = if scale < 1.0 { format!(" at scale {scale}") } else { String::new() };
     let (turns, runs) = (row.turns, row.runs.len());
     match (turns, runs) {
         (1, _) => format!("1 turn{of}"),
@@ -157,18 +162,19 @@ fn turns(row: &Row<'_>) -> String {
     }
 }
 
+fn is_held(run: &KillsRun) -> bool {
+    run.kills.violations() == 0 && run.kills.copy_client_failures == 0
+}
+
 fn kills_row(cluster: Cluster, run: &KillsRun) -> String {
     let kills = &run.kills;
     let (violations, all) = (kills.violations() as i64, kills.acknowledged() as i64);
     let brokers = kills.broker_kills + kills.copy_broker_kills;
-    let state = match violations {
-        0 if kills.copy_client_failures == 0 => "held, 1 of 1",
-        _ => "not held, 0 of 1",
-    };
+    let state = if is_held(run) { "held, 1 of 1" } else { "not held, 0 of 1" };
     let (day, path) = (date::day(kills.environment.started_ms), cluster.name());
     format!(
-        "| {brokers} brokers and {} clients killed: records lost, duplicated, reordered or refused | {} of {} | none in these \
-         runs | none | {state} | [{day}]({path}/{}/{}), 1 turn |\n",
+        "| {brokers} brokers and {} clients killed: records lost, duplicated, reordered or refused | {} of {} | none | none \
+         | {state} | [{day}]({path}/{}/{}), 1 turn |\n",
         kills.copy_client_kills,
         thousands(violations),
         thousands(all),
@@ -183,14 +189,24 @@ fn runs_line(cluster: Cluster, runs: &[Run]) -> String {
     let conditions = report.conditions.len();
     let held = report.conditions.iter().filter(|condition| condition.held).count();
     format!(
-        "- [{0}]({1}/{0}/README.md): {2}, {3}; {4}; {held} of {conditions} conditions held; `{5}`\n",
+        "- [{0}]({1}/{0}/README.md): {2}, {3}; {4}; {5}; {held} of {conditions} conditions held; `{6}`\n",
         report.experiment,
         cluster.name(),
         when(newest),
         commit(&report.environment),
         machine(&report.environment),
+        integrity(report),
         command(&report.command),
     )
+}
+
+/// Records of Curtail that did not arrive as they were sent.
+fn integrity(report: &Report) -> String {
+    let arms = || report.arms.iter().filter(|arm| arm.client == CURTAIL);
+    let wrong: u64 = arms().map(|arm| arm.lost + arm.duplicated + arm.reordered + arm.errors).sum();
+    let all: u64 = arms().map(|arm| arm.records).sum();
+    let (wrong, all) = (thousands(wrong as i64), thousands(all as i64));
+    format!("{wrong} of {all} records of Curtail lost, duplicated, reordered or refused")
 }
 
 pub(super) fn commit(environment: &Environment) -> String {

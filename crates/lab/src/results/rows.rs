@@ -12,7 +12,7 @@ use crate::experiments::{ArmReport, Report};
 pub(super) const LAST: usize = 5;
 
 /// The name of Curtail in reports.
-const CURTAIL: &str = "curtail";
+pub(super) const CURTAIL: &str = "curtail";
 
 /// A claim with the figures of its runs.
 pub(super) struct Row<'a> {

@@ -193,7 +193,7 @@ impl Results {
         Ok(self.wrong(dir)?.into_keys().collect())
     }
 
-    /// What is to be written, and (`None`) removed.
+    /// Files to write, and (`None`) to remove.
     fn wrong(&self, dir: &Path) -> Result<BTreeMap<PathBuf, Option<String>>, Invalid> {
         let expected = self.files();
         let mut wrong = BTreeMap::new();

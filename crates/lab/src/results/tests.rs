@@ -14,7 +14,7 @@ fn latency(ms: f64) -> Value {
 }
 
 /// An arm whose turns have these latencies in milliseconds, at every percentile.
-fn arm(name: &str, client: &str, turns: &[f64], extra: Value) -> Value {
+fn arm(name: &str, client: &str, turns: &[f64], extra: &Value) -> Value {
     let round = |ms: &f64| {
         json!({"started_ms": 0, "records": 10, "errors": 0, "throughput_rps": 1.0, "throughput_mbps": 1.0,
                "cpu_us_per_record": 1.0, "latency_us": latency(*ms), "over_time": null, "faults": []})
@@ -46,8 +46,8 @@ fn results(reports: &[Value]) -> Results {
 }
 
 fn killed(day: u64, ours: &[f64], others: &[(&str, &[f64])]) -> Value {
-    let mut arms = vec![arm("rf2-keyless", "curtail", ours, json!({}))];
-    arms.extend(others.iter().map(|(client, turns)| arm("rf2-keyless", client, turns, json!({}))));
+    let mut arms = vec![arm("rf2-keyless", "curtail", ours, &json!({}))];
+    arms.extend(others.iter().map(|(client, turns)| arm("rf2-keyless", client, turns, &json!({}))));
     report("killed-leader", "apache", day, &arms)
 }
 
@@ -126,9 +126,9 @@ fn without_another_client_a_comparison_is_not_judged() {
 fn more_throughput_is_better() {
     let flat_out = |mb: f64| json!({"mb": mb, "s": 2.0});
     let arms = [
-        arm("rf2-keyless", "curtail", &[1.0], flat_out(200.0)),
-        arm("rf2-keyless", "java", &[1.0], flat_out(100.0)),
-        arm("rf2-keyless", "franz-go", &[1.0], flat_out(300.0)),
+        arm("rf2-keyless", "curtail", &[1.0], &flat_out(200.0)),
+        arm("rf2-keyless", "java", &[1.0], &flat_out(100.0)),
+        arm("rf2-keyless", "franz-go", &[1.0], &flat_out(300.0)),
     ];
     let results = results(&[report("killed-leader", "apache", 0, &arms)]);
     let rate = Metric::Rate { amount: "mb", seconds: "s" };
@@ -145,8 +145,8 @@ fn more_throughput_is_better() {
 #[test]
 fn aims_relative_to_an_arm_are_judged_turn_by_turn() {
     let arms = [
-        arm("rf2-keyless", "curtail", &[10.0, 50.0], json!({"before_ms": 9.0})),
-        arm("rf3", "curtail", &[20.0, 20.0], json!({})),
+        arm("rf2-keyless", "curtail", &[10.0, 50.0], &json!({"before_ms": 9.0})),
+        arm("rf3", "curtail", &[20.0, 20.0], &json!({})),
     ];
     let results = results(&[report("killed-leader", "apache", 0, &arms)]);
     let held = |aim| {
@@ -164,7 +164,7 @@ fn aims_relative_to_an_arm_are_judged_turn_by_turn() {
 
 #[test]
 fn a_figure_that_was_not_seen_is_not_held() {
-    let arms = [arm("rf2-keyless", "curtail", &[1.0], json!({"stall_ms": null}))];
+    let arms = [arm("rf2-keyless", "curtail", &[1.0], &json!({"stall_ms": null}))];
     let results = results(&[report("killed-leader", "apache", 0, &arms)]);
     let claim = claim(Metric::Noted("stall_ms", "stall", Unit::Ms), Aim::Limit(5.0));
     let row = row(&claim, Cluster::Apache, apache(&results)).unwrap();
@@ -205,7 +205,7 @@ fn publishing_a_run_twice_keeps_it_once() {
 #[test]
 fn a_new_run_changes_only_the_rows_of_its_experiment() {
     let slow = |ms| {
-        report("slow-broker", "apache", 0, &[arm("default-2048", "curtail", &[ms], json!({}))])
+        report("slow-broker", "apache", 0, &[arm("default-2048", "curtail", &[ms], &json!({}))])
     };
     let page = |reports: &[Value]| results(reports).files()[Path::new("README.md")].clone();
     let before = page(&[killed(0, &[50.0], &[]), slow(7.0)]);
@@ -220,13 +220,13 @@ fn a_new_run_changes_only_the_rows_of_its_experiment() {
     }
 }
 
-/// Everything that the page is to show, in results with three clients.
+/// Results with three clients, and a run in virtual time.
 fn shown() -> Results {
     let others: &[(&str, &[f64])] =
         &[("java", &[9100.0, 8900.0]), ("franz-go", &[11_300.0, 9900.0])];
     results(&[
         killed(0, &[51.2, 48.0], others),
-        report("roll", "sim", 0, &[arm("few-all", "curtail", &[50.0], json!({}))]),
+        report("roll", "sim", 0, &[arm("few-all", "curtail", &[50.0], &json!({}))]),
     ])
 }
 
@@ -240,7 +240,7 @@ fn the_page_has_the_row_the_chart_and_the_run() {
          at most 250 ms | held, 2 of 2 | [2026-11-24](apache/killed-leader/README.md), 2 turns |",
         "[![killed-leader](apache/killed-leader/chart.svg)](apache/killed-leader/README.md)",
         "- [killed-leader](apache/killed-leader/README.md): 2026-11-24, commit 0123456789ab; 2 cores (AMD EPYC), 24 GiB; \
-         0 of 1 conditions held; `curtail lab run killed-leader --cluster apache --seed 1`",
+         0 of 1,000 records of Curtail lost, duplicated, reordered or refused; 0 of 1 conditions held; `curtail lab run killed-leader --cluster apache --seed 1`",
         "## Virtual time",
     ] {
         assert!(page.contains(said), "{said}\n{page}");
@@ -323,8 +323,8 @@ fn crash_tests_are_a_row_of_their_own() {
                            "readings": [reading(lost), reading(0)]}]})
     };
     for (lost, state) in [
-        (0, "| 0 of 1,234 | none in these runs | none | held, 1 of 1 |"),
-        (2, "| 2 of 1,234 | none in these runs | none | not held, 0 of 1 |"),
+        (0, "| 0 of 1,234 | none | none | held, 1 of 1 |"),
+        (2, "| 2 of 1,234 | none | none | not held, 0 of 1 |"),
     ] {
         let text = serde_json::to_string_pretty(&kills(lost)).unwrap();
         let mut results = Results::default();
@@ -337,7 +337,7 @@ fn crash_tests_are_a_row_of_their_own() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_in_one_line() {
+fn runs_that_cannot_be_kept_are_refused_in_one_line() {
     let refused = |report: &Value| {
         let error = Results::default().add("x.json", &report.to_string()).err().unwrap();
         let text = error.to_string();
