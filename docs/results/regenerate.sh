@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs experiments and writes their figures and one page of them here: regenerate.sh [SCALE] [CLUSTER] [NAME...]
-# SCALE is 1 for full runs, CLUSTER embedded, apache or whatever --cluster takes. Without names all experiments run; those that
-# this cluster has no use for are left out, and say why.
+# Runs experiments and publishes them: regenerate.sh [SCALE] [CLUSTER] [NAME...]
+# SCALE is 1 for full runs, CLUSTER embedded, apache or sim. Without names all experiments run; one that cannot run on this cluster
+# says why. CLIENTS has the clients, separated by commas.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scale=${1:-1}
@@ -14,18 +14,15 @@ names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
   mapfile -t names < <(curtail lab list | cut -d' ' -f1)
 fi
-results=docs/results/${cluster//[^A-Za-z0-9.-]/_}
-mkdir -p "$results"
-trap 'rm -f "$results"/*.new' EXIT
+run=$(mktemp)
+trap 'rm -f "$run"' EXIT
 for name in "${names[@]}"; do
   code=0
-  curtail lab run "$name" --cluster "$cluster" --scale "$scale" --json "$results/$name.new" || code=$?
-  # 2: a condition does not hold, and the page says which.
+  curtail lab run "$name" --cluster "$cluster" --client "${CLIENTS:-curtail}" --scale "$scale" --json "$run" || code=$?
+  # 2: a condition does not hold, and the report says which.
   if [ "$code" -eq 0 ] || [ "$code" -eq 2 ]; then
-    mv "$results/$name.new" "$results/$name.json"
+    curtail lab publish "$run"
   else
     echo "left out: $name" >&2
   fi
 done
-curtail lab report "$results"/*.json --html "$results.html"
-echo "written: $results/*.json and $results.html"

@@ -50,6 +50,17 @@
 // `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+/// The documents' code compiles in the test run.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Library;
+    #[doc = include_str!("../../../docs/security.md")]
+    struct Security;
+}
+
 mod admin;
 pub mod blocking;
 mod config;

@@ -107,11 +107,16 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
+/// Reads a whole file.
+pub(super) fn text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
+}
+
 /// Reads what `curtail lab run --json` has written.
 pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+    let text = text(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let parsed = lines.map(|(at, line)| {
         serde_json::from_str(line).map_err(|error| {

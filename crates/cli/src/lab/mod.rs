@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod files;
 mod kills;
+mod publish;
 mod table;
 
 use std::path::PathBuf;
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     Compare(compare::Arguments),
     /// Makes a page of figures written earlier.
     Report(ReportArguments),
+    /// Keeps runs and writes the page of results, its charts, and the README's picture and table. Exit code 0 if they are
+    /// written, or as the runs say (--check), 1 otherwise.
+    Publish(publish::Arguments),
 }
 
 /// Arguments of `curtail lab run`.
@@ -118,6 +122,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::KillsWorker(arguments) => kills::work(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Report(arguments) => report(arguments),
+        Command::Publish(arguments) => publish::run(arguments),
     }
 }
 
@@ -151,11 +156,13 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     // A file that cannot be written is to be known before the run, not after it.
     let mut outputs = files::Outputs::create(arguments)?;
     let command = files::command(std::env::args());
+    let commit = publish::commit();
     let mut reports = Vec::new();
     for experiment in found {
         let name = experiment.name();
         let mut report = experiments::run(experiment, &setting, &mut |event| tell(name, event))?;
         report.command.clone_from(&command);
+        report.environment.commit.clone_from(&commit);
         output::print(&table::table(&report))?;
         outputs.add(&report)?;
         reports.push(report);

@@ -8,6 +8,8 @@ mod bad_input;
 mod cluster;
 mod commands;
 mod common;
+mod docs;
 mod kills;
 mod lab;
 mod perf;
+mod publish;

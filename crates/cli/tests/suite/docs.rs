@@ -1,0 +1,91 @@
+//! The documents: links lead somewhere, and the README is short.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The Markdown files of the root, of `docs`, `museum` and `peers`.
+fn documents() -> Vec<PathBuf> {
+    fn below(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                below(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found: Vec<PathBuf> =
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "museum/README.md", "peers/README.md"]
+            .map(|name| root().join(name))
+            .into();
+    below(&root().join("docs"), &mut found);
+    found
+}
+
+/// The text without blocks of code.
+fn prose(text: &str) -> String {
+    let mut in_code = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// The targets of links and pictures.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// The anchor that a forge gives to a heading.
+fn anchor(heading: &str) -> String {
+    let letter = |c: char| match c {
+        ' ' => Some('-'),
+        c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c.to_ascii_lowercase()),
+        _ => None,
+    };
+    heading.trim_start_matches('#').trim().chars().filter_map(letter).collect()
+}
+
+#[test]
+fn relative_links_of_documents_lead_to_files_and_headings() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let text = prose(&fs::read_to_string(&document).unwrap());
+        for link in links(&text).filter(|link| !link.contains("://") && !link.contains(' ')) {
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => document.clone(),
+                path => document.parent().unwrap().join(path),
+            };
+            let has_heading = |text: String| {
+                text.lines().any(|line| line.starts_with('#') && anchor(line) == heading)
+            };
+            let found = target.exists()
+                && (heading.is_empty() || fs::read_to_string(&target).is_ok_and(has_heading));
+            if !found {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_readme_has_at_most_700_words() {
+    let text = prose(&fs::read_to_string(root().join("README.md")).unwrap());
+    let words = text.split_whitespace().filter(|word| *word != "|").count();
+    assert!(words <= 700, "{words} words");
+}
