@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs experiments and publishes them: regenerate.sh [SCALE] [CLUSTER] [NAME...]
-# SCALE is 1 for full runs, CLUSTER embedded, apache or sim. Without names all experiments run; one that cannot run on this cluster
-# says why. CLIENTS has the clients, separated by commas.
+# SCALE is 1 for full runs, CLUSTER embedded, apache or sim. Without names all experiments run; an experiment without a use for
+# this cluster says why it is left out. CLIENTS has the clients, separated by commas.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scale=${1:-1}
