@@ -103,6 +103,8 @@ pub enum Plant {
     ServeOnFailedDisk,
     /// A follower appends batches without a look at their checksum.
     ReplicateCorruptBatches,
+    /// The controller elects replicas that are out of sync, whatever `unclean.leader.election.enable` says.
+    ElectUncleanly,
 }
 
 /// Whether a cluster may use a directory that was made with another number of brokers.
