@@ -105,6 +105,10 @@ pub enum Plant {
     ReplicateCorruptBatches,
     /// The controller elects replicas that are out of sync, whatever `unclean.leader.election.enable` says.
     ElectUncleanly,
+    /// A follower gives consumers records that are not committed.
+    ServeUncommitted,
+    /// Retention deletes one segment too many.
+    RetainTooLittle,
 }
 
 /// Whether a cluster may use a directory that was made with another number of brokers.

@@ -314,8 +314,8 @@ impl State {
         self.elects_uncleanly || topic.is_some_and(|topic| topic.config.elects_uncleanly())
     }
 
-    /// Makes a replica the leader. One that is not in sync is the only in-sync replica then: what the others have beyond
-    /// its log is lost to them, too.
+    /// Makes a replica the leader. After an unclean election it is the only in-sync replica: the others truncate their logs
+    /// to its log.
     fn appoint(&mut self, key: PartitionKey, leader: i32) {
         let in_sync = self.partition(key).is_some_and(|p| p.isr.contains(&leader));
         if leader != NO_LEADER && !in_sync {

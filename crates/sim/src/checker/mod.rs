@@ -9,6 +9,7 @@ mod liveness;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod unclean;
 mod violation;
 
 use std::{
@@ -53,6 +54,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(copies::check(history));
     violations.extend(liveness::check(history));
     violations.extend(disks::check(history));
+    violations.extend(unclean::check(history));
     violations.extend(history.stale.iter().cloned().map(Violation::StaleLeader));
     violations.extend(check_refusals(history));
     violations.extend(check_retries(history));
@@ -67,7 +69,11 @@ pub fn check(history: &History) -> Vec<Violation> {
         offset: reset.offset,
         at: reset.at,
     }));
+    violations.extend(history.read_afar.iter().copied().map(Violation::ReadAfar));
     violations.extend(history.unflushed.iter().map(|id| Violation::FlushedEarly { id: *id }));
+    let elsewhere = history.committed_elsewhere.iter().copied();
+    violations.extend(elsewhere.map(Violation::CommittedElsewhere));
+    violations.extend(history.dropped_commits.iter().copied().map(Violation::CommitDropped));
     violations.extend(history.undecided.iter().map(|(producer, error)| {
         Violation::CommitUndecided { producer: *producer, error: error.clone() }
     }));
@@ -78,9 +84,13 @@ pub fn check(history: &History) -> Vec<Violation> {
 fn is_promised(history: &History, violation: &Violation) -> bool {
     match violation {
         Violation::Lost { id, acknowledged } => {
-            is_durable(history, *id) && !is_deleted(history, *acknowledged)
+            is_durable(history, *id)
+                && !is_deleted(history, *acknowledged)
+                && unclean::keeps(history, *id, acknowledged.0)
         }
-        Violation::Misplaced { id, .. } => is_durable(history, *id),
+        Violation::Misplaced { id, acknowledged, .. } => {
+            is_durable(history, *id) && unclean::keeps(history, *id, acknowledged.0)
+        }
         _ => true,
     }
 }
@@ -196,10 +206,12 @@ fn check_offsets_advance(history: &History) -> Vec<Violation> {
     }
     let mut events: Vec<(Duration, Event)> = Vec::new();
     for (index, record) in sent.iter().enumerate() {
-        if !history.promise(record.id).durable || history.buried.contains(&record.id) {
+        if !is_durable(history, record.id) {
             continue;
         }
-        if let Outcome::Acknowledged { at, offset: Some(_), .. } = record.outcome {
+        if let Outcome::Acknowledged { at, offset: Some(_), partition } = record.outcome
+            && unclean::is_newer(history, record, partition)
+        {
             events.push((record.at, Event::Begin(index)));
             events.push((at, Event::Acknowledged(index)));
         }
@@ -231,16 +243,42 @@ fn check_offsets_advance(history: &History) -> Vec<Violation> {
 /// What is committed stays as it is: a consumer that starts at the beginning is given each partition's log, record for
 /// record, whatever happens meanwhile.
 fn check_consumed(history: &History) -> Vec<Violation> {
-    type Log = BTreeMap<i32, Vec<(i64, Option<RecordId>)>>;
-    let by_partition = |records: &[ReadBack]| -> Log {
+    // The consumers read the first topic only.
+    let first = |record: &&ReadBack| record.partition < PLACES;
+    let log = || history.read.iter().filter(first);
+    let consumed = std::iter::once(&history.consumed).chain(&history.also_consumed);
+    consumed
+        .flat_map(|consumed| differences(log(), consumed.iter().filter(first)))
+        .map(|Difference { partition, given, next }| Violation::ConsumedDiffers {
+            partition,
+            given,
+            next,
+        })
+        .collect()
+}
+
+type Entry = (i64, Option<RecordId>);
+
+/// The first difference between a partition's log and what a consumer was given of it.
+struct Difference {
+    partition: i32,
+    given: Option<Entry>,
+    next: Option<Entry>,
+}
+
+fn differences<'a>(
+    log: impl Iterator<Item = &'a ReadBack>,
+    given: impl Iterator<Item = &'a ReadBack>,
+) -> Vec<Difference> {
+    type Log = BTreeMap<i32, Vec<Entry>>;
+    fn by_partition<'a>(records: impl Iterator<Item = &'a ReadBack>) -> Log {
         let mut logs = Log::new();
-        // The consumer reads the first topic only.
-        for record in records.iter().filter(|record| record.partition < PLACES) {
+        for record in records {
             logs.entry(record.partition).or_default().push((record.offset, record.id));
         }
         logs
-    };
-    let (log, given) = (by_partition(&history.read), by_partition(&history.consumed));
+    }
+    let (log, given) = (by_partition(log), by_partition(given));
     let partitions: BTreeSet<i32> = log.keys().chain(given.keys()).copied().collect();
     let empty = Vec::new();
     let differs = |partition| {
@@ -248,7 +286,7 @@ fn check_consumed(history: &History) -> Vec<Violation> {
         let given = given.get(&partition).unwrap_or(&empty);
         let at = (0..log.len().max(given.len())).find(|&at| log.get(at) != given.get(at))?;
         let (given, next) = (given.get(at).copied(), log.get(at).copied());
-        Some(Violation::ConsumedDiffers { partition, given, next })
+        Some(Difference { partition, given, next })
     };
     partitions.into_iter().filter_map(differs).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::history::{End, RecordId, StaleSend};
+use crate::history::{CommittedElsewhere, DroppedCommit, End, ReadAfar, RecordId, StaleSend};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -259,6 +259,28 @@ pub enum Violation {
         /// When.
         at: Duration,
     },
+    /// A consumer reported a truncation without an unclean election, or at another offset than its position.
+    TruncatedForNoReason {
+        /// Partition.
+        partition: i32,
+        /// Offset in the error.
+        offset: i64,
+        /// Offset after the last record that the consumer had returned.
+        expected: i64,
+        /// When.
+        at: Duration,
+    },
+    /// A consumer that takes back what it reports as truncated has other records than the log.
+    TruncatedSilently {
+        /// Partition.
+        partition: i32,
+        /// Record and offset that the consumer has; nothing if it stopped early.
+        given: Option<(i64, Option<RecordId>)>,
+        /// Record and offset in the log.
+        next: Option<(i64, Option<RecordId>)>,
+    },
+    /// A consumer reads from another rack although its own rack has an in-sync replica.
+    ReadAfar(ReadAfar),
     /// A flush ended before the outcome of a record that was sent before it.
     FlushedEarly {
         /// The record.
@@ -271,6 +293,10 @@ pub enum Violation {
         /// What the client said.
         error: String,
     },
+    /// The committed offset is neither the last acknowledged one nor a later one.
+    CommittedElsewhere(CommittedElsewhere),
+    /// A commit whose call was dropped was not carried out.
+    CommitDropped(DroppedCommit),
     /// A batch was sent to a former leader.
     StaleLeader(StaleSend),
     /// A record failed because of its sequence number, although the brokers have lost nothing.
@@ -401,8 +427,13 @@ impl Violation {
             Self::NeedlessDisconnect { .. } => "needless-disconnect",
             Self::Strayed { .. } => "strayed",
             Self::OutOfRangeInLog { .. } => "out-of-range-in-log",
+            Self::TruncatedForNoReason { .. } => "truncated-for-no-reason",
+            Self::TruncatedSilently { .. } => "truncated-silently",
+            Self::ReadAfar(_) => "read-afar",
             Self::FlushedEarly { .. } => "flushed-early",
             Self::CommitUndecided { .. } => "commit-undecided",
+            Self::CommittedElsewhere(_) => "committed-elsewhere",
+            Self::CommitDropped(_) => "commit-dropped",
             Self::StaleLeader(_) => "stale-leader",
             Self::SequenceRefused { .. } => "sequence-refused",
             Self::RetryStorm { .. } => "retry-storm",
@@ -560,6 +591,17 @@ impl fmt::Display for Violation {
                 f,
                 "the consumer reported offset {offset} of partition {partition} as out of range at {at:?}"
             ),
+            Self::TruncatedForNoReason { partition, offset, expected, at } => write!(
+                f,
+                "the consumer reported a truncation of partition {partition} before {offset} at {at:?}; position: {expected}"
+            ),
+            Self::TruncatedSilently { partition, given, next } => write!(
+                f,
+                "of partition {partition} the consumer has {given:?} where the log has {next:?}, and reported no truncation"
+            ),
+            Self::ReadAfar(ReadAfar { partition, rack, from }) => {
+                write!(f, "the consumer in rack {rack} reads partition {partition} from {from:?}")
+            }
             Self::FlushedEarly { id } => {
                 write!(
                     f,
@@ -568,6 +610,13 @@ impl fmt::Display for Violation {
             }
             Self::CommitUndecided { producer, error } => {
                 write!(f, "a repeated commit of producer {producer} has no outcome: {error}")
+            }
+            Self::CommittedElsewhere(CommittedElsewhere { at, committed, acknowledged }) => write!(
+                f,
+                "{committed:?} is committed at {at:?}; the last acknowledged commit: {acknowledged:?}"
+            ),
+            Self::CommitDropped(DroppedCommit { at, offset }) => {
+                write!(f, "the commit of {offset}, dropped at {at:?}, was not carried out")
             }
             Self::FencedWithoutRival { producer, at, error } => {
                 write!(f, "producer {producer} has no rival and was fenced at {at:?}: {error}")
