@@ -340,6 +340,11 @@ impl ClusterHandle {
         Some(partition.isr.to_vec())
     }
 
+    /// Elections of a leader that was not in sync, since this process began.
+    pub fn unclean_elections(&self, topic: &str, partition: i32) -> u64 {
+        self.0.controller.unclean_elections(topic, partition)
+    }
+
     /// The brokers with a session, as the controller has them.
     pub fn live_brokers(&self) -> Vec<i32> {
         let image = self.0.controller.image();

@@ -103,6 +103,12 @@ pub enum Plant {
     ServeOnFailedDisk,
     /// A follower appends batches without a look at their checksum.
     ReplicateCorruptBatches,
+    /// The controller elects replicas that are out of sync, whatever `unclean.leader.election.enable` says.
+    ElectUncleanly,
+    /// A follower gives consumers records that are not committed.
+    ServeUncommitted,
+    /// Retention deletes one segment too many.
+    RetainTooLittle,
 }
 
 /// Whether a cluster may use a directory that was made with another number of brokers.

@@ -12,6 +12,7 @@ pub(crate) const SOURCE_STATIC: i8 = 4;
 pub(crate) const SOURCE_DEFAULT: i8 = 5;
 
 const CLEANUP_POLICY: &str = "cleanup.policy";
+const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 
 /// The settings given when the topic was created, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ const SETTINGS: &[(&str, Option<&str>, Check)] = &[
     ("retention.bytes", None, Check::Range(-1, i64::MAX)),
     ("retention.ms", None, Check::Range(-1, i64::MAX)),
     ("segment.bytes", Some("log.segment.bytes"), Check::Range(1 << 20, i32::MAX as i64)),
-    ("unclean.leader.election.enable", None, Check::OneOf(&["false"])),
+    (UNCLEAN_ELECTION, None, Check::OneOf(&["true", "false"])),
 ];
 
 /// What becomes of one setting (KIP-339).
@@ -162,6 +163,11 @@ impl TopicConfig {
         self.cleanup("delete")
     }
 
+    /// Whether a replica out of sync may lead while no in-sync replica lives. It loses records.
+    pub(crate) fn elects_uncleanly(&self) -> bool {
+        self.given.get(UNCLEAN_ELECTION).is_some_and(|value| value == "true")
+    }
+
     pub(crate) fn min_insync_replicas(&self, cluster: &ClusterConfig) -> usize {
         let default = i64::from(cluster.min_insync_replicas);
         usize::try_from(self.number("min.insync.replicas").unwrap_or(default)).unwrap_or(1)
@@ -226,7 +232,7 @@ fn built_in(name: &str) -> &'static str {
         "message.timestamp.after.max.ms" => "3600000",
         "retention.bytes" => "-1",
         "retention.ms" => "604800000",
-        "unclean.leader.election.enable" => "false",
+        UNCLEAN_ELECTION => "false",
         _ => "9223372036854775807",
     }
 }

@@ -55,11 +55,17 @@ pub enum Plant {
     FlushEarly,
     /// A commit that completed while no call waited for it is not remembered.
     CommitForgotten,
+    /// A position is fetched from although the leader has not validated it, and fetches name no epoch.
+    PositionNotValidated,
+    /// Fetches do not name `client.rack`.
+    RackNotNamed,
+    /// A commit is not carried out if its call was dropped before it was sent.
+    CommitDropped,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -84,6 +90,9 @@ impl Plant {
         Self::PollAwaitsAfterTake,
         Self::FlushEarly,
         Self::CommitForgotten,
+        Self::PositionNotValidated,
+        Self::RackNotNamed,
+        Self::CommitDropped,
     ];
 }
 

@@ -153,7 +153,7 @@ impl Check {
     fn of(spot: Spot, leader_epoch: Option<i32>) -> Self {
         match leader_epoch {
             Some(..0) => Self::Passed,
-            _ if spot.epoch < 0 => Self::Passed,
+            _ if spot.epoch < 0 || planted(Plant::PositionNotValidated) => Self::Passed,
             _ => Self::Due,
         }
     }
@@ -347,7 +347,10 @@ impl Position {
             State::At { fetch, check: Check::Passed, .. } => Some(FetchFrom {
                 version: self.version,
                 offset: fetch.offset,
-                last_fetched_epoch: fetch.epoch,
+                last_fetched_epoch: match planted(Plant::PositionNotValidated) {
+                    true => -1,
+                    false => fetch.epoch,
+                },
                 leader_epoch: self.epoch_to_name(fetch),
             }),
             _ => None,

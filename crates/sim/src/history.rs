@@ -113,6 +113,50 @@ pub struct NeedlessReset {
     pub offset: i64,
 }
 
+/// A truncation that a consumer reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Partition.
+    pub partition: i32,
+    /// Position in the error.
+    pub offset: i64,
+    /// Offset after the last record that the consumer had returned.
+    pub expected: i64,
+}
+
+/// A partition that a consumer reads from another rack although its own rack has an in-sync replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadAfar {
+    /// Partition.
+    pub partition: i32,
+    /// Rack of the consumer.
+    pub rack: &'static str,
+    /// Broker that it reads from.
+    pub from: Option<i32>,
+}
+
+/// A committed offset that is neither the last acknowledged one nor a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommittedElsewhere {
+    /// When, in virtual time.
+    pub at: Duration,
+    /// Committed offset.
+    pub committed: Option<i64>,
+    /// The last offset whose commit was acknowledged.
+    pub acknowledged: Option<i64>,
+}
+
+/// A commit that was dropped and not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DroppedCommit {
+    /// When it was dropped, in virtual time.
+    pub at: Duration,
+    /// Offset that it commits.
+    pub offset: i64,
+}
+
 /// A batch sent to a broker that the client knew to be the leader no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleSend {
@@ -202,6 +246,12 @@ pub struct History {
     pub read: Vec<ReadBack>,
     /// What a consumer returned that read every partition from its beginning while all this went on.
     pub consumed: Vec<ReadBack>,
+    /// As [`Self::consumed`], of each further consumer.
+    pub also_consumed: Vec<Vec<ReadBack>>,
+    /// Records that consumers read from followers.
+    pub read_near: u64,
+    /// Partitions that a consumer read from another rack at the end.
+    pub read_afar: Vec<ReadAfar>,
     /// The transactions.
     pub transactions: Vec<Transaction>,
     /// What a reader of committed records saw of every partition, where there are transactions.
@@ -230,8 +280,19 @@ pub struct History {
     pub unflushed: Vec<RecordId>,
     /// Errors of repeated commits that say neither of the transaction's outcomes.
     pub undecided: Vec<(u32, String)>,
+    /// Committed offsets that no call explains.
+    pub committed_elsewhere: Vec<CommittedElsewhere>,
+    /// Dropped commits that were not carried out.
+    pub dropped_commits: Vec<DroppedCommit>,
     /// First offsets of logs whose oldest records were deleted.
     pub starts: BTreeMap<i32, i64>,
+    /// By partition, when a leader was elected that lacked records.
+    pub unclean: BTreeMap<i32, Vec<Duration>>,
+    /// Truncations that a consumer reported.
+    pub truncations: Vec<Truncation>,
+    /// Where unclean elections are allowed: every record that a consumer returned, without those that its reports of
+    /// truncations took back.
+    pub view: Option<Vec<ReadBack>>,
     /// By producer, how often records were sent again, each record counted.
     pub retries: BTreeMap<u32, u64>,
     /// Produce requests to a former leader.
@@ -272,6 +333,14 @@ pub const PLACES: i32 = 1000;
 impl History {
     pub(crate) fn promise(&self, id: RecordId) -> Promise {
         self.promises.get(&id.producer).copied().unwrap_or(Promise::FULL)
+    }
+
+    /// What one of the consumers has returned.
+    pub(crate) fn consumed_by(&mut self, consumer: usize) -> &mut Vec<ReadBack> {
+        let Some(further) = consumer.checked_sub(1) else { return &mut self.consumed };
+        let count = self.also_consumed.len().max(further + 1);
+        self.also_consumed.resize_with(count, Vec::new);
+        &mut self.also_consumed[further]
     }
 }
 

@@ -21,7 +21,7 @@ use curtail_sim::{Plan, Plant, Scenario, plan::MemberBug, run, trace::Keep};
 const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--scenario NAME|all] [--jobs N] [--quiet] [--trace] [--plan] \
      [--plant NAME] [--bug NAME]";
 
-const PLANTS: [(&str, Plant); 18] = [
+const PLANTS: [(&str, Plant); 21] = [
     ("ack-before-replication", Plant::AckBeforeReplication),
     ("no-sequence-check", Plant::NoSequenceCheck),
     ("no-truncation", Plant::NoTruncation),
@@ -40,6 +40,9 @@ const PLANTS: [(&str, Plant); 18] = [
     ("reuse-producer-ids", Plant::ReuseProducerIds),
     ("serve-on-failed-disk", Plant::ServeOnFailedDisk),
     ("replicate-corrupt-batches", Plant::ReplicateCorruptBatches),
+    ("elect-uncleanly", Plant::ElectUncleanly),
+    ("serve-uncommitted", Plant::ServeUncommitted),
+    ("retain-too-little", Plant::RetainTooLittle),
 ];
 
 const BUGS: [(&str, MemberBug); 3] = [

@@ -5,9 +5,11 @@ mod disks;
 mod gaps;
 mod groups;
 mod producer_ids;
+mod racks;
 mod scenario;
 mod settings;
 mod topics;
+mod unclean;
 
 use std::time::Duration;
 
@@ -17,11 +19,13 @@ use curtail_net::Entropy;
 
 pub use self::{
     copies::{CopyEnd, CopyLife, CopyPlan},
-    gaps::{GapPlan, SHRINKING},
+    gaps::{GapPlan, Retention, SHRINKING},
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
     producer_ids::IdPlan,
+    racks::RACKS,
     scenario::Scenario,
     topics::TopicPlan,
+    unclean::LOSING,
 };
 
 /// Brokers of every simulated cluster.
@@ -287,6 +291,13 @@ pub enum FaultKind {
         host: Host,
         /// By how many milliseconds in each second.
         by_ms: i64,
+    },
+    /// A replica falls out of sync, then all others die. It is elected where that may lose records; the others return.
+    Unclean {
+        /// The broker that is elected.
+        survivor: i32,
+        /// Whether it lives and does not reach the others; otherwise it is dead until they are.
+        isolated: bool,
     },
     /// A link loses everything in one direction.
     OneWay {

@@ -1,6 +1,8 @@
 //! One run: a cluster, producers and faults on virtual hosts, and what they did.
 
+mod announced;
 mod chaos;
+mod commits;
 mod copies;
 mod disks;
 mod gaps;
@@ -10,6 +12,7 @@ mod mortal;
 mod reader;
 mod topics;
 mod transactions;
+mod unclean;
 mod wanderer;
 mod workload;
 
@@ -26,7 +29,7 @@ use std::{
 };
 
 use curtail_cluster::{
-    ClusterConfig, ClusterHandle, Ports, Storage,
+    ClusterConfig, ClusterHandle, Ports, ReplicaSelector, Storage,
     disk::{Disk, MemDisk},
 };
 use curtail_net::Entropy;
@@ -39,10 +42,11 @@ use crate::{
     group_log,
     history::{GroupHistory, History, Outcome},
     net::{self, EPOCH, Fabric},
-    plan::{BROKERS, Host, Plan, Scenario, TRANSACTION_LOG_PARTITIONS},
+    plan::{BROKERS, Host, Plan, RACKS, Scenario, TRANSACTION_LOG_PARTITIONS},
     readback,
     trace::{Keep, LogToTrace, Trace},
 };
+use announced::Announced;
 use chaos::Casualties;
 use host::Switch;
 use topics::Place;
@@ -130,7 +134,7 @@ pub(crate) struct Shared {
     pub(crate) waiting_for: Arc<Mutex<String>>,
     pub(crate) stage: watch::Sender<Stage>,
     /// End offsets of the partitions, once they are final.
-    pub(crate) ends: watch::Sender<reader::Ends>,
+    pub(crate) ends: Arc<Announced<Vec<i64>>>,
     /// Per partition, how far the members of the group have come.
     pub(crate) given: watch::Sender<BTreeMap<i32, i64>>,
     /// Places of applications that copy whose last application has ended.
@@ -326,6 +330,13 @@ fn prepare(
         plant: plan.plant,
         ..ClusterConfig::default()
     };
+    if plan.scenario == Some(Scenario::Racks) {
+        config.racks = RACKS.map(str::to_owned).into();
+        config.replica_selector = ReplicaSelector::RackAware;
+    }
+    if plan.scenario == Some(Scenario::Retention) {
+        config.log_retention_check_interval = Duration::from_millis(200);
+    }
     if let Some(ids) = &plan.ids {
         config.producer_id_expiration = ids.expiration;
         config.log_retention_check_interval = Duration::from_millis(500);
@@ -347,7 +358,7 @@ fn prepare(
         history: Arc::new(Mutex::new(history)),
         waiting_for: Arc::default(),
         stage: watch::Sender::new(Stage::Starting),
-        ends: watch::Sender::new(None),
+        ends: Arc::default(),
         given: watch::Sender::default(),
         finished: watch::Sender::default(),
         entropy,

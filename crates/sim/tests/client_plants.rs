@@ -65,5 +65,9 @@ caught! {
     polls_that_take_and_wait_are_caught: PollAwaitsAfterTake in Dropped at 1 as ["strayed"];
     flushes_that_end_early_are_caught: FlushEarly in Dropped at 1 as ["flushed-early"];
     forgotten_commits_are_caught: CommitForgotten in Dropped at 0 as ["commit-undecided"];
+    positions_without_validation_are_caught: PositionNotValidated in Unclean at 0
+        as ["truncated-silently", "strayed", "hang"];
+    unnamed_racks_are_caught: RackNotNamed in Racks at 0 as ["read-afar"];
+    commits_dropped_with_their_call_are_caught: CommitDropped in Dropped at 0 as ["commit-dropped"];
     reused_epochs_are_caught: EpochReused in ProducerIds at 13 as ["lost"];
 }

@@ -15,6 +15,7 @@ use curtail_proto::{
     backoff::Backoff,
     fetch_session::{FetchSession, Naming, Params, SessionPartition, SessionRequest},
     later::Later,
+    plant::{Plant, planted},
     position::{FetchFrom, FetchVerdict, Reset, Version, classify},
 };
 use curtail_wire::{
@@ -680,7 +681,10 @@ impl Lane {
             topics: session.topics,
             forgotten: session.forgotten,
             // The leader may name a nearer replica instead of giving records (KIP-392).
-            rack_id: config.common.client_rack.clone(),
+            rack_id: match planted(Plant::RackNotNamed) {
+                true => String::new(),
+                false => config.common.client_rack.clone(),
+            },
         }
     }
 

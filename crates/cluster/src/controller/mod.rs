@@ -38,7 +38,7 @@ use tokio::{
 
 use crate::{
     acl::{Acl, Filter},
-    config::ClusterConfig,
+    config::{ClusterConfig, Plant},
     disk::Disk,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
     quota::{Entity, Limit},
@@ -130,6 +130,7 @@ impl Controller {
             }
         };
         state.take_changes();
+        state.elects_uncleanly = config.plant == Some(Plant::ElectUncleanly);
         let home = disk.map(|(disk, dir)| (disk, dir.to_owned()));
         let journal = restart::journal(home.as_ref(), &state, config)?;
         let delay = config.metadata_propagation_delay;
@@ -268,6 +269,13 @@ impl Controller {
         let topic = inner.state.image.topic_by_id(&key.topic)?;
         let partition = topic.partitions.get(usize::try_from(key.index).ok()?)?;
         Some((partition.leader, partition.leader_epoch))
+    }
+
+    /// Unclean elections of a partition, as far as this process has seen them.
+    pub(crate) fn unclean_elections(&self, topic: &str, index: i32) -> u64 {
+        let state = &self.inner.lock().state;
+        let key = state.image.topic(topic).map(|topic| PartitionKey { topic: topic.id, index });
+        key.and_then(|key| state.unclean.get(&key)).copied().unwrap_or(0)
     }
 
     /// Follows the version of the metadata.

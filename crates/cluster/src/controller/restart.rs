@@ -55,6 +55,8 @@ impl Controller {
             let brokers: Vec<i32> = self.config.broker_ids().collect();
             let mut state = State::replayed(&id, changes).restarted(&brokers);
             state.configure_credentials(&inner.configured);
+            state.unclean = std::mem::take(&mut inner.state.unclean);
+            state.elects_uncleanly = inner.state.elects_uncleanly;
             if self.config.plant == Some(Plant::ReuseProducerIds) {
                 state.reuse_producer_ids();
             }

@@ -66,6 +66,10 @@ pub(super) struct State {
     producer_ids_end: i64,
     next_placement: usize,
     changes: Vec<Change>,
+    /// Unclean elections of each partition, as far as this process has seen them.
+    pub(super) unclean: BTreeMap<PartitionKey, u64>,
+    /// Whether any topic may elect uncleanly: a plant.
+    pub(super) elects_uncleanly: bool,
 }
 
 impl State {
@@ -78,6 +82,8 @@ impl State {
             producer_ids_end: 0,
             next_placement: 0,
             changes: Vec::new(),
+            unclean: BTreeMap::new(),
+            elects_uncleanly: false,
         }
     }
 
@@ -234,7 +240,8 @@ impl State {
         if broker.fenced {
             let broker = BrokerImage { fenced: false, ..broker.clone() };
             self.set_broker(broker);
-            let leaderless = self.partition_keys(|p| p.leader == NO_LEADER && p.isr.contains(&id));
+            let leaderless =
+                self.partition_keys(|p| p.leader == NO_LEADER && p.replicas.contains(&id));
             for key in leaderless {
                 self.elect(key);
             }
@@ -285,7 +292,8 @@ impl State {
         keys
     }
 
-    /// Gives a partition whose leader is gone to the first live in-sync replica in the preferred order.
+    /// Gives a partition whose leader is gone to the first live in-sync replica in the preferred order. Without one, to the
+    /// first live replica if `unclean.leader.election.enable` allows it.
     fn elect(&mut self, key: PartitionKey) {
         let Some(partition) = self.partition(key) else { return };
         if partition.leader != NO_LEADER
@@ -295,7 +303,25 @@ impl State {
             return;
         }
         let eligible = |id: &&i32| partition.isr.contains(id) && self.live(**id);
-        let leader = partition.replicas.iter().find(eligible).copied().unwrap_or(NO_LEADER);
+        let clean = partition.replicas.iter().find(eligible).copied();
+        let live = || partition.replicas.iter().find(|id| self.live(**id)).copied();
+        let leader = clean.or_else(|| live().filter(|_| self.may_elect_uncleanly(key)));
+        self.appoint(key, leader.unwrap_or(NO_LEADER));
+    }
+
+    fn may_elect_uncleanly(&self, key: PartitionKey) -> bool {
+        let topic = self.image.topic_by_id(&key.topic);
+        self.elects_uncleanly || topic.is_some_and(|topic| topic.config.elects_uncleanly())
+    }
+
+    /// Makes a replica the leader. After an unclean election it is the only in-sync replica: the others truncate their logs
+    /// to its log.
+    fn appoint(&mut self, key: PartitionKey, leader: i32) {
+        let in_sync = self.partition(key).is_some_and(|p| p.isr.contains(&leader));
+        if leader != NO_LEADER && !in_sync {
+            self.change_partition(key, |p| p.isr = [leader].into());
+            *self.unclean.entry(key).or_default() += 1;
+        }
         self.set_leader(key, leader);
     }
 
@@ -445,6 +471,7 @@ impl State {
     pub(super) fn remove_topic(&mut self, id: Uuid) -> bool {
         let Some(name) = self.image.names.remove(&id) else { return false };
         self.image.topics.remove(&name);
+        self.unclean.retain(|key, _| key.topic != id);
         self.image.version += 1;
         self.changes.push(Change::DeleteTopic(id));
         true

@@ -634,6 +634,9 @@ impl PartitionLog {
         if delete == 0 {
             return Ok(0);
         }
+        if self.config.plant == Some(Plant::RetainTooLittle) {
+            delete = self.segments.len().min(delete + 1);
+        }
         if delete == self.segments.len() {
             self.roll()?;
         }

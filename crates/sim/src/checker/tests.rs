@@ -1,5 +1,5 @@
 use super::*;
-use crate::history::ReplicaLog;
+use crate::history::{CommittedElsewhere, DroppedCommit, ReadAfar, ReplicaLog};
 
 fn id(producer: u32, number: u32) -> RecordId {
     RecordId { producer, number }
@@ -165,6 +165,33 @@ fn a_consumer_that_skips_repeats_or_stops_early_is_reported() {
             History { sent: sent.clone(), read: log.clone(), consumed, ..History::default() };
         assert_eq!(check(&history), [Violation::ConsumedDiffers { partition: 0, given, next }]);
     }
+}
+
+#[test]
+fn each_further_consumer_is_compared_with_the_log() {
+    let sent: Vec<Sent> = (0..2).map(|n| acknowledged(n, 0, 0, i64::from(n))).collect();
+    let log: Vec<ReadBack> = (0..2).map(|n| read(n, 0, i64::from(n))).collect();
+    let mut history = History { sent, read: log.clone(), ..History::default() };
+    for consumer in 0..3 {
+        *history.consumed_by(consumer) = log.clone();
+    }
+    assert_eq!(check(&history), []);
+    history.consumed_by(2).pop();
+    assert_eq!(kinds(&check(&history)), ["consumed-differs"]);
+    history.read_afar.push(ReadAfar { partition: 0, rack: "near", from: Some(2) });
+    assert_eq!(kinds(&check(&history)), ["consumed-differs", "read-afar"]);
+}
+
+#[test]
+fn a_committed_offset_that_no_call_explains_is_reported() {
+    let elsewhere = CommittedElsewhere { at: ms(5), committed: Some(3), acknowledged: Some(4) };
+    let dropped = DroppedCommit { at: ms(9), offset: 7 };
+    let history = History {
+        committed_elsewhere: vec![elsewhere],
+        dropped_commits: vec![dropped],
+        ..History::default()
+    };
+    assert_eq!(kinds(&check(&history)), ["committed-elsewhere", "commit-dropped"]);
 }
 
 fn replica(broker: i32, batches: &[(i64, u64)], end_offset: i64) -> ReplicaLog {

@@ -1,7 +1,9 @@
-//! A topic whose oldest records are deleted while a consumer seeks in it.
+//! A topic whose oldest records are deleted, on request or by retention, while a consumer seeks in it.
+
+use std::time::Duration;
 
 use super::{
-    Crash, Dice, Fault, FaultKind, Plan, TopicPlan,
+    Crash, Dice, Fault, FaultKind, IntoMs as _, Plan, TopicPlan,
     scenario::{fault, moves},
 };
 
@@ -15,14 +17,34 @@ pub struct GapPlan {
     pub resets: bool,
     /// Longest pause between two deletions, in milliseconds.
     pub apart: u64,
+    /// Retention by the brokers; `None` where only requests delete.
+    pub retention: Option<Retention>,
+}
+
+/// Records that the brokers keep of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// Records of this age or younger (`retention.ms`).
+    Age(Duration),
+    /// At least this number of bytes (`retention.bytes`).
+    Bytes(u64),
+}
+
+impl Retention {
+    fn setting(self) -> (&'static str, String) {
+        match self {
+            Self::Age(age) => ("retention.ms", age.as_millis().to_string()),
+            Self::Bytes(bytes) => ("retention.bytes", bytes.to_string()),
+        }
+    }
 }
 
 /// Adds the topic, and a producer for it.
 pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     let partitions = dice.between(1, 3) as i32;
-    plan.more_topics = vec![TopicPlan { name: "shrinking", partitions: Some(partitions) }];
-    plan.gaps =
-        Some(GapPlan { resets: dice.between(0, 1) == 0, apart: dice.one_of(&[50, 200, 500]) });
+    plan.more_topics = vec![TopicPlan::new("shrinking", Some(partitions))];
+    let (resets, apart) = (dice.between(0, 1) == 0, dice.one_of(&[50, 200, 500]));
+    plan.gaps = Some(GapPlan { resets, apart, retention: None });
     plan.segment_bytes = dice.one_of(&[2 << 10, 8 << 10, 1 << 30]);
     plan.producers.truncate(1);
     let mut producer = plan.producers[0].clone();
@@ -31,6 +53,18 @@ pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     plan.producers.push(producer);
     // Other scenarios cover the first topic.
     plan.producers[0].records = 100;
+}
+
+/// As [`prepare`], where retention deletes instead of requests.
+pub(super) fn retain(dice: &Dice, plan: &mut Plan) {
+    prepare(dice, plan);
+    let retention = match dice.between(0, 1) {
+        0 => Retention::Age(dice.one_of(&[300, 1000, 2500]).into_ms()),
+        _ => Retention::Bytes(dice.one_of(&[1000, 5000, 20_000])),
+    };
+    plan.more_topics[0].settings.push(retention.setting());
+    plan.gaps = plan.gaps.map(|gaps| GapPlan { retention: Some(retention), ..gaps });
+    plan.segment_bytes = dice.one_of(&[1 << 10, 4 << 10]);
 }
 
 /// Brokers die, freeze and answer late, so that deletions reach replicas at different times.

@@ -7,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    copies, disks as faulty, gaps, groups, producer_ids, settings, topics,
+    copies, disks as faulty, gaps, groups, producer_ids, racks, settings, topics, unclean,
 };
 
 /// Key of the Produce API.
@@ -72,11 +72,17 @@ pub enum Scenario {
     /// Futures are dropped at any await point: send, flush, commit, abort and begin of producers, poll of a
     /// consumer. Producers are transactional with every other seed.
     Dropped,
+    /// A replica that lacks records is elected in a topic that allows it, while a consumer reads on.
+    Unclean,
+    /// Consumers read from the followers in their racks, which lag, move and die.
+    Racks,
+    /// Retention deletes old records of a topic while a consumer seeks, pauses and resets in it.
+    Retention,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -101,6 +107,9 @@ impl Scenario {
         Self::ProducerIds,
         Self::Gaps,
         Self::Dropped,
+        Self::Unclean,
+        Self::Racks,
+        Self::Retention,
     ];
 
     /// Its name on the command line.
@@ -130,6 +139,9 @@ impl Scenario {
             Self::ProducerIds => "producer-ids",
             Self::Gaps => "gaps",
             Self::Dropped => "dropped",
+            Self::Unclean => "unclean",
+            Self::Racks => "racks",
+            Self::Retention => "retention",
         }
     }
 }
@@ -186,8 +198,10 @@ impl Plan {
             Scenario::FailingDisks => faulty::failing(&dice, plan.partitions),
             Scenario::Corruption => faulty::corruption(&dice),
             Scenario::Controller => faulty::controller(&dice, plan.partitions),
-            Scenario::Gaps => gaps::faults(&dice, plan.partitions),
+            Scenario::Gaps | Scenario::Retention => gaps::faults(&dice, plan.partitions),
             Scenario::Dropped => dropped(&dice, plan.partitions),
+            Scenario::Unclean => unclean::faults(&dice, plan.partitions),
+            Scenario::Racks => racks::faults(&dice, plan.partitions),
             // Drawn with what they concern.
             Scenario::Copies | Scenario::ProducerIds => Vec::new(),
         };
@@ -202,6 +216,8 @@ impl Plan {
             Scenario::Copies => copies::prepare(&dice, &mut plan),
             Scenario::ProducerIds => producer_ids::prepare(&dice, &mut plan),
             Scenario::Gaps => gaps::prepare(&dice, &mut plan),
+            Scenario::Retention => gaps::retain(&dice, &mut plan),
+            Scenario::Unclean => unclean::prepare(&dice, &mut plan),
             Scenario::Dropped => {
                 plan.transaction_version = dice.one_of(&[1, 2]);
                 plan.dropped = dice.one_of(&[10, 30, 60]);
@@ -353,6 +369,11 @@ fn dropped(dice: &Dice, partitions: i32) -> Vec<Fault> {
     };
     let mut faults: Vec<Fault> = (0..dice.between(0, 3)).map(one).collect();
     faults.extend(moves(dice, dice.between(0, 6), partitions as u64, 300));
+    let coordinator = |n: u64| {
+        let kind = FaultKind::MoveCoordinator { to: dice.broker() };
+        fault(dice.ms(200 + 400 * n, 600 + 400 * n), Duration::ZERO, kind)
+    };
+    faults.extend((0..dice.between(0, 4)).map(coordinator));
     faults
 }
 

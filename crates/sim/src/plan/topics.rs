@@ -11,6 +11,15 @@ pub struct TopicPlan {
     pub name: &'static str,
     /// Partitions; `None` for a topic that its first use creates.
     pub partitions: Option<i32>,
+    /// Names and values of its settings.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+impl TopicPlan {
+    /// A topic with the cluster's defaults.
+    pub(super) fn new(name: &'static str, partitions: Option<i32>) -> Self {
+        Self { name, partitions, settings: Vec::new() }
+    }
 }
 
 /// Index of the topic that is deleted and created again.
@@ -21,10 +30,8 @@ const BY_USE: usize = 2;
 /// Adds the topics, and a producer for each.
 pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     let partitions = dice.between(2, 6) as i32;
-    plan.more_topics = vec![
-        TopicPlan { name: "fleeting", partitions: Some(partitions) },
-        TopicPlan { name: "by-use", partitions: None },
-    ];
+    plan.more_topics =
+        vec![TopicPlan::new("fleeting", Some(partitions)), TopicPlan::new("by-use", None)];
     plan.producers.truncate(1);
     for topic in [FLEETING, BY_USE] {
         let mut producer = plan.producers[0].clone();

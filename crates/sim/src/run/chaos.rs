@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Shared, Stage, TOPIC, copies::OUTPUT, disks, host::Power};
+use super::{Shared, Stage, TOPIC, copies::OUTPUT, disks, host::Power, unclean};
 use crate::{
     group_log::GROUPS_TOPIC,
-    plan::{BROKERS, Crash, Fault, FaultKind, Host},
+    plan::{BROKERS, Crash, Fault, FaultKind, Host, Scenario},
     trace::now,
 };
 
@@ -25,7 +25,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.cluster.create_topic(TOPIC, shared.plan.partitions, BROKERS as i16, &[])?;
     for topic in &shared.plan.more_topics {
         if let Some(partitions) = topic.partitions {
-            shared.cluster.create_topic(topic.name, partitions, BROKERS as i16, &[])?;
+            let settings: Vec<(&str, &str)> =
+                topic.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            shared.cluster.create_topic(topic.name, partitions, BROKERS as i16, &settings)?;
         }
     }
     if shared.plan.copies.is_some() {
@@ -33,6 +35,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     }
     shared.cluster.settled().await;
     shared.stage.send_replace(Stage::Running);
+    if shared.plan.scenario == Some(Scenario::Unclean) {
+        tokio::spawn(unclean::watch(shared.clone()));
+    }
     let mut faults = JoinSet::new();
     for fault in shared.plan.faults.clone() {
         let shared = shared.clone();
@@ -143,6 +148,9 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
         }
         FaultKind::ClockJump { host, by_ms } => shared.fabric.skew(&host.name()).jump(by_ms),
         FaultKind::ClockDrift { host, by_ms } => shared.fabric.skew(&host.name()).drift(by_ms),
+        FaultKind::Unclean { survivor, isolated } => {
+            unclean::elect(shared, survivor, isolated, fault.lasts).await;
+        }
         FaultKind::OneWay { from, to } => one_way(shared, from, to, fault.lasts).await,
     }
     trace.event("chaos", format_args!("end {fault:?}"));
@@ -175,6 +183,15 @@ impl Casualties {
         self.down.extend([first, second]);
         self.forgetful = true;
         true
+    }
+
+    /// Takes all brokers down, unless one is.
+    pub(super) fn take_all_down(&mut self) -> bool {
+        let none = !self.forgetful && self.down.is_empty() && self.full.is_empty();
+        if none {
+            self.down.extend(1..=BROKERS);
+        }
+        none
     }
 
     pub(super) fn bring_up(&mut self, broker: i32) {

@@ -1,7 +1,7 @@
 //! Deletions of the oldest records of a topic, and a consumer that seeks, pauses and resets in that topic.
 //!
-//! A record is skipped legitimately only by a deletion: the consumer continues at the offset expected, or at an offset up
-//! to which a deletion was requested.
+//! A record is skipped legitimately only by a deletion: the consumer continues at the offset expected, at an offset up to
+//! which a deletion was requested, or after records that retention need not keep.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use super::{Shared, Stage, reader, topics::Place};
 use crate::{
     history::{NeedlessReset, Outcome, Stray},
     net::{self, Client},
-    plan::{GapPlan, Host, SHRINKING},
+    plan::{GapPlan, Host, Retention, SHRINKING},
     trace::now,
 };
 
@@ -42,15 +42,46 @@ struct Deleted {
 #[derive(Clone, Default)]
 pub(super) struct Deletions(Arc<Mutex<BTreeMap<i32, Deleted>>>);
 
+/// Most bytes that one record adds to a log: those of a batch with nothing else.
+const RECORD_BYTES: u64 = 200;
+
+/// Whether retention may have deleted everything before an offset.
+fn need_not_keep(shared: &Shared, retention: Retention, partition: i32, before: i64) -> bool {
+    let place = place(shared, partition);
+    let history = shared.history.lock();
+    let mut to_topic = history.sent.iter().filter(|sent| {
+        let producer = shared.plan.producers.get(sent.id.producer as usize);
+        producer.is_some_and(|producer| producer.tuning.topic == SHRINKING)
+    });
+    match retention {
+        Retention::Age(age) => to_topic.all(|sent| match sent.outcome {
+            Outcome::Acknowledged { partition, offset: Some(offset), .. } => {
+                partition != place || offset >= before || sent.at + age <= now()
+            }
+            _ => true,
+        }),
+        Retention::Bytes(bytes) => {
+            let after = (to_topic.count() as u64).saturating_sub(before as u64);
+            after * RECORD_BYTES >= bytes
+        }
+    }
+}
+
 impl Deletions {
     /// Whether the log of a partition may have started at this offset.
-    pub(super) fn may_start_at(&self, partition: i32, offset: i64) -> bool {
+    fn may_start_at(&self, shared: &Shared, partition: i32, offset: i64) -> bool {
+        if let Some(retention) = shared.plan.gaps.and_then(|gaps| gaps.retention) {
+            return need_not_keep(shared, retention, partition, offset);
+        }
         let deleted = self.0.lock();
         offset == 0 || deleted.get(&partition).is_some_and(|d| d.requested.contains(&offset))
     }
 
     /// Whether a deletion may have moved the start of the log past this offset.
-    fn may_have_passed(&self, partition: i32, offset: i64) -> bool {
+    fn may_have_passed(&self, shared: &Shared, partition: i32, offset: i64) -> bool {
+        if let Some(retention) = shared.plan.gaps.and_then(|gaps| gaps.retention) {
+            return need_not_keep(shared, retention, partition, offset + 1);
+        }
         let deleted = self.0.lock();
         deleted.get(&partition).is_some_and(|d| d.requested.last().is_some_and(|&to| to > offset))
     }
@@ -61,15 +92,13 @@ impl Deletions {
 
     /// Checks the final starts of the logs.
     pub(super) fn judge(&self, shared: &Shared) {
-        let partitions: Vec<i32> = self.0.lock().keys().copied().collect();
-        for partition in partitions {
+        for TopicPartition { partition, .. } in partitions(shared) {
             let place = place(shared, partition);
-            let mut history = shared.history.lock();
-            let given = history.starts.get(&place).copied().unwrap_or(0);
+            let given = shared.history.lock().starts.get(&place).copied().unwrap_or(0);
             let confirmed = self.confirmed(partition);
-            if !self.may_start_at(partition, given) || given < confirmed {
+            if !self.may_start_at(shared, partition, given) || given < confirmed {
                 let stray = Stray { at: now(), partition: place, expected: Some(confirmed), given };
-                history.strays.push(stray);
+                shared.history.lock().strays.push(stray);
             }
         }
     }
@@ -92,8 +121,12 @@ fn partitions(shared: &Shared) -> Vec<TopicPartition> {
     (0..count).map(|partition| TopicPartition::new(name, partition)).collect()
 }
 
+fn place_of(shared: &Shared, partition: i32) -> Place {
+    Place { topic: SHRINKING, name: shared.topic(SHRINKING), partition }
+}
+
 fn place(shared: &Shared, partition: i32) -> i32 {
-    Place { topic: SHRINKING, name: shared.topic(SHRINKING), partition }.number()
+    place_of(shared, partition).number()
 }
 
 /// The offset after the last acknowledged record.
@@ -194,9 +227,7 @@ pub(super) async fn seek(
     }
     consumer.resume(&partitions);
     seeker.paused.clear();
-    let mut ends = seeker.shared.ends.subscribe();
-    // The sender lives in `shared`.
-    let _ = ends.wait_for(Option::is_some).await;
+    seeker.shared.ends.wait().await;
     while !seeker.is_at_end(&mut consumer, &partitions).await {
         let polled = consumer.poll(Duration::from_millis(100)).await;
         seeker.take(&mut consumer, polled)?;
@@ -286,7 +317,8 @@ impl Seeker {
 
     /// Whether a record at this offset may come next.
     fn fits(&self, partition: i32, offset: i64) -> bool {
-        let is_start = |from| offset >= from && self.deletions.may_start_at(partition, offset);
+        let is_start =
+            |from| offset >= from && self.deletions.may_start_at(&self.shared, partition, offset);
         match self.next.get(&partition).copied().unwrap_or(Next::At(0)) {
             Next::At(FAR) => self.plan.resets && is_start(0),
             Next::At(next) => offset == next || self.plan.resets && is_start(next),
@@ -329,7 +361,8 @@ impl Seeker {
             Some(Next::First(from) | Next::From(from)) => offset >= *from,
             None => offset == 0,
         };
-        let is_outside = offset == FAR || self.deletions.may_have_passed(partition, offset);
+        let is_outside =
+            offset == FAR || self.deletions.may_have_passed(&self.shared, partition, offset);
         if !is_position || !is_outside {
             let partition = place(&self.shared, partition);
             let needless = NeedlessReset { at: now(), partition, offset };
@@ -341,7 +374,7 @@ impl Seeker {
     async fn is_at_end(&self, consumer: &mut Consumer, partitions: &[TopicPartition]) -> bool {
         let mut strays = Vec::new();
         for at in partitions {
-            let end = end_of(&self.shared, at.partition);
+            let end = self.shared.end_of(place_of(&self.shared, at.partition));
             // Without a position, poll has more to do or to say.
             let Ok(Ok(position)) = timeout(Duration::from_millis(1), consumer.position(at)).await
             else {
@@ -359,13 +392,4 @@ impl Seeker {
         }
         true
     }
-}
-
-/// The end of a partition's log, once everything has been read back.
-fn end_of(shared: &Shared, partition: i32) -> i64 {
-    let place = place(shared, partition);
-    let history = shared.history.lock();
-    let read = history.read.iter().rev().find(|record| record.partition == place);
-    let start = history.starts.get(&place).copied().unwrap_or(0);
-    read.map_or(start, |record| record.offset + 1)
 }

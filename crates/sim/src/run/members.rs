@@ -139,8 +139,7 @@ fn tell(shared: &Shared, member: u32, what: &str, error: &Error) {
 
 /// The last record of every partition was given to somebody, and nothing more comes.
 pub(super) fn is_done(shared: &Shared) -> bool {
-    let ends = shared.ends.borrow();
-    let Some(ends) = &*ends else { return false };
+    let Some(ends) = shared.ends.get() else { return false };
     let given = shared.given.borrow();
     ends.iter()
         .zip(0..)
@@ -148,15 +147,10 @@ pub(super) fn is_done(shared: &Shared) -> bool {
 }
 
 pub(super) async fn wait_until_done(shared: &Shared) {
-    let (mut ends, mut given) = (shared.ends.subscribe(), shared.given.subscribe());
-    while !is_done(shared) {
-        // The senders live in `shared`.
-        let _ = tokio::select! {
-            biased;
-            changed = ends.changed() => changed,
-            changed = given.changed() => changed,
-        };
-    }
+    let mut given = shared.given.subscribe();
+    shared.ends.wait().await;
+    // The sender lives in `shared`.
+    while !is_done(shared) && given.changed().await.is_ok() {}
 }
 
 /// One member, from its begin to its end.

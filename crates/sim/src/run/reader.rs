@@ -4,30 +4,36 @@ use std::time::Duration;
 
 use curtail::{Consumer, ConsumerConfig, Error, IsolationLevel, OffsetReset, TopicPartition};
 use curtail_net::Env;
-use tokio::{sync::watch, time::sleep};
+use tokio::time::sleep;
 
 use super::{Shared, TOPIC};
 use crate::{
-    history::ReadBack,
+    history::{ReadAfar, ReadBack, Truncation},
     net::{self, Client},
     payload,
-    plan::{Host, Scenario},
+    plan::{Host, RACKS, Scenario},
+    trace::now,
 };
 
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// End offsets of the partitions, once they are final.
-pub(crate) type Ends = Option<Vec<i64>>;
+/// How long a consumer may take to be sent to the replica of its rack once every replica is in sync.
+const SENT_NEAR: Duration = Duration::from_secs(5);
+
+/// Place of a consumer among those that read everything.
+#[derive(Clone, Copy)]
+pub(super) struct Role {
+    pub(super) number: usize,
+    /// `client.rack`.
+    pub(super) rack: Option<&'static str>,
+}
 
 /// Reads all partitions until it is at their final ends. It has no reset policy: a position that is lost is an error.
-pub(super) async fn follow(
-    shared: Shared,
-    env: Env,
-    mut ends: watch::Receiver<Ends>,
-) -> Result<(), Error> {
-    let client = Client::new("reader", REQUEST_TIMEOUT);
+pub(super) async fn follow(shared: Shared, env: Env, role: Role) -> Result<(), Error> {
+    let client = Client::new(format!("reader-{}", role.number), REQUEST_TIMEOUT);
     let env = net::observed(&shared.fabric, &Host::Clients.name(), &env, &client);
-    let mut consumer = Consumer::with_env(config(&shared), &env)?;
+    let config = config(&shared).client_rack(role.rack.unwrap_or_default());
+    let mut consumer = Consumer::with_env(config, &env)?;
     let mut next: Vec<i64> = Vec::new();
     let grows = matches!(shared.plan.scenario, Some(Scenario::Topics | Scenario::Controller));
     let decays = shared.plan.scenario == Some(Scenario::Corruption);
@@ -41,16 +47,19 @@ pub(super) async fn follow(
             }
             next.resize(partitions.len(), 0);
         }
-        let final_ends = ends.borrow_and_update().clone();
-        let is_at_end = |ends: Vec<i64>| next.iter().zip(&ends).all(|(next, end)| next >= end);
-        if final_ends.is_some_and(is_at_end) {
+        let final_ends = shared.ends.get();
+        let is_at_end = |ends: &Vec<i64>| next.iter().zip(ends).all(|(next, end)| next >= end);
+        if final_ends.as_ref().is_some_and(is_at_end) {
+            if let Some(rack) = role.rack {
+                must_read_near(&shared, &mut consumer, rack).await?;
+            }
             client.leave();
             consumer.close().await;
             return Ok(());
         }
         let records = tokio::select! {
             biased;
-            _ = ends.changed() => continue,
+            _ = shared.ends.wait(), if final_ends.is_none() => continue,
             records = consumer.poll(Duration::from_secs(1)) => records,
         };
         let records = match records {
@@ -58,6 +67,18 @@ pub(super) async fn follow(
             Err(Error::UnknownPartition { .. }) if grows => {
                 sleep(Duration::from_millis(50)).await;
                 continue;
+            }
+            // The first topic loses nothing, so that a report of a loss is a violation.
+            Err(
+                Error::LogTruncated { partition, offset, .. }
+                | Error::OffsetOutOfRange { partition, offset, .. },
+            ) => {
+                let expected = next.get(partition as usize).copied().unwrap_or(0);
+                let report = Truncation { at: now(), partition, offset, expected };
+                shared.history.lock().truncations.push(report);
+                client.leave();
+                consumer.close().await;
+                return Ok(());
             }
             // A damaged batch is an error until another replica leads.
             Err(Error::Corrupt { partition, offset, .. }) if decays => {
@@ -68,18 +89,43 @@ pub(super) async fn follow(
             }
             records => records?,
         };
+        let read_from = consumer.read_from();
         let mut history = shared.history.lock();
         for record in records {
             let id = record.value().and_then(payload::id_of);
             let (partition, offset) = (record.partition(), record.offset());
-            shared
-                .fabric
-                .trace()
-                .event("clients", format_args!("consumed {partition} {offset} {id:?}"));
+            let reader = role.number;
+            let told = format_args!("consumed by {reader} {partition} {offset} {id:?}");
+            shared.fabric.trace().event("clients", told);
             if let Some(next) = next.get_mut(partition as usize) {
                 *next = offset + 1;
             }
-            history.consumed.push(ReadBack { partition, offset, id });
+            let at = TopicPartition::new(TOPIC, partition);
+            let leader = shared.cluster.leader(TOPIC, partition).map(|(leader, _)| leader);
+            let is_near = read_from.get(&at).is_some_and(|from| from.is_some() && *from != leader);
+            history.read_near += u64::from(is_near);
+            history.consumed_by(role.number).push(ReadBack { partition, offset, id });
+        }
+    }
+}
+
+/// Polls until every partition is read from the replica in the consumer's rack.
+async fn must_read_near(
+    shared: &Shared,
+    consumer: &mut Consumer,
+    rack: &'static str,
+) -> Result<(), Error> {
+    let near = RACKS.iter().position(|known| *known == rack).map(|index| index as i32 + 1);
+    let begin = now();
+    loop {
+        consumer.poll(Duration::from_millis(100)).await?;
+        let read_from = consumer.read_from();
+        let mut afar = read_from.iter().filter(|(_, from)| **from != near);
+        let Some((at, from)) = afar.next() else { return Ok(()) };
+        if now() - begin > SENT_NEAR {
+            let reading = ReadAfar { partition: at.partition, rack, from: *from };
+            shared.history.lock().read_afar.push(reading);
+            return Ok(());
         }
     }
 }

@@ -45,6 +45,15 @@ impl Shared {
         self.cluster.partitions(TOPIC).unwrap_or(0) as i32
     }
 
+    /// The end of a partition's log, once everything has been read back.
+    pub(crate) fn end_of(&self, place: Place) -> i64 {
+        let history = self.history.lock();
+        let number = place.number();
+        let read = history.read.iter().rev().find(|record| record.partition == number);
+        let start = history.starts.get(&number).copied().unwrap_or(0);
+        read.map_or(start, |record| record.offset + 1)
+    }
+
     /// Whether every partition has all its replicas in sync and a leader.
     pub(crate) fn is_whole(&self) -> bool {
         self.places().into_iter().all(|Place { name, partition, .. }| {

@@ -10,13 +10,16 @@ use tokio::{
 };
 
 use super::{
-    Shared, Stage, TOPIC, copies, gaps, mortal, reader, topics::Place, transactions, wanderer,
+    Shared, Stage, TOPIC, commits, copies, gaps, mortal,
+    reader::{self, Role},
+    topics::Place,
+    transactions, unclean, wanderer,
 };
 use crate::{
     history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
     net::{self, Client, TurmoilNet},
     payload,
-    plan::{Host, ProducerPlan, Scenario, Tuning},
+    plan::{Host, ProducerPlan, RACKS, Scenario, Tuning},
     readback,
     trace::now,
 };
@@ -33,7 +36,14 @@ const SETTLE: Duration = Duration::from_secs(4);
 pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.reached(Stage::Running).await;
     let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
-    let consumer = tokio::spawn(reader::follow(shared.clone(), env, shared.ends.subscribe()));
+    let rack = (shared.plan.scenario == Some(Scenario::Racks)).then_some(RACKS[0]);
+    let consumer = tokio::spawn(reader::follow(shared.clone(), env, Role { number: 0, rack }));
+    let others = RACKS[1..].iter().enumerate().filter(|_| rack.is_some()).map(|(index, rack)| {
+        let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
+        let role = Role { number: index + 1, rack: Some(rack) };
+        tokio::spawn(reader::follow(shared.clone(), env, role))
+    });
+    let others: Vec<_> = others.collect();
     // The markers of transactions are gaps in the log.
     let wanders = match shared.plan.scenario {
         Some(Scenario::Seeks) => true,
@@ -44,6 +54,16 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let entropy = shared.entropy.fork();
         let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
         tokio::spawn(wanderer::run(shared.clone(), env, entropy))
+    });
+    let committer = (shared.plan.dropped > 0).then(|| {
+        let entropy = shared.entropy.fork();
+        let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
+        tokio::spawn(commits::run(shared.clone(), env, entropy))
+    });
+    let truncated = (shared.plan.scenario == Some(Scenario::Unclean)).then(|| {
+        let entropy = shared.entropy.fork();
+        let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
+        tokio::spawn(unclean::follow(shared.clone(), env, entropy))
     });
     let deletions = gaps::Deletions::default();
     let (deleter, seeker) = match shared.plan.gaps {
@@ -58,7 +78,8 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
             let deleting = gaps::delete(shared.clone(), plan, env, entropy, deletions.clone());
             let (env, entropy) = spawn();
             let seeking = gaps::seek(shared.clone(), plan, env, entropy, deletions.clone());
-            (Some(tokio::spawn(deleting)), Some(tokio::spawn(seeking)))
+            let deleting = plan.retention.is_none().then(|| tokio::spawn(deleting));
+            (deleting, Some(tokio::spawn(seeking)))
         }
     };
     let mut producers = JoinSet::new();
@@ -82,6 +103,13 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         shared.note("waiting for the deletions to end");
         deleter.await?.map_err(|error| format!("the deletions failed: {error}"))?;
     }
+    if let Some(committer) = committer {
+        shared.note("waiting for the consumer that commits");
+        let consumer = committer
+            .await?
+            .map_err(|error| format!("the consumer that commits failed: {error}"))?;
+        consumer.close().await;
+    }
     shared.note("waiting for every replica to be in sync");
     shared.cluster.wait_until(|_| shared.is_whole()).await;
     sleep(SETTLE).await;
@@ -95,14 +123,25 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let committed = reader::committed(&shared, &env, TOPIC, &read).await?;
         shared.history.lock().committed = committed;
     }
-    deletions.judge(&shared);
-    shared.ends.send_replace(Some(read));
+    if shared.plan.gaps.is_some() {
+        deletions.judge(&shared);
+    }
+    shared.ends.announce(read);
     if let Some(wanderer) = wanderer {
         shared.note("waiting for the consumer that seeks");
         wanderer.await?.map_err(|error| format!("the consumer that seeks failed: {error}"))?;
     }
     shared.note("waiting for the consumer to read everything");
-    consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
+    for consumer in std::iter::once(consumer).chain(others) {
+        consumer.await?.map_err(|error| format!("the consumer failed: {error}"))?;
+    }
+    if let Some(truncated) = truncated {
+        shared.note("waiting for the consumer that reports truncations");
+        let consumer = truncated
+            .await?
+            .map_err(|error| format!("the consumer that reports truncations failed: {error}"))?;
+        consumer.close().await;
+    }
     if let Some(seeker) = seeker {
         shared.note("waiting for the consumer that seeks past deletions");
         let consumer =

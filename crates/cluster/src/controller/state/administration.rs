@@ -138,8 +138,19 @@ impl State {
         let topic = self.topic_named(name)?;
         if *topic.config != altered {
             self.replace_topic(TopicImage { config: Arc::new(altered), ..(*topic).clone() });
+            self.elect_leaderless(&topic);
         }
         Ok(())
+    }
+
+    /// Unclean elections may be allowed from now on. Kafka's controller looks every
+    /// `unclean.leader.election.interval.ms` (five minutes).
+    fn elect_leaderless(&mut self, topic: &TopicImage) {
+        let partitions = topic.partitions.iter().zip(0..);
+        let leaderless = partitions.filter(|(partition, _)| partition.leader == NO_LEADER);
+        for (_, index) in leaderless {
+            self.elect(PartitionKey { topic: topic.id, index });
+        }
     }
 
     /// What the settings of a broker or a group would be.
@@ -240,11 +251,7 @@ impl State {
                 *clean.or_else(any).ok_or_else(refusal)?
             }
         };
-        if !partition.isr.contains(&chosen) {
-            // What the others have beyond the new leader's log is lost to them, too.
-            self.change_partition(key, |p| p.isr = [chosen].into());
-        }
-        self.set_leader(key, chosen);
+        self.appoint(key, chosen);
         Ok(())
     }
 }

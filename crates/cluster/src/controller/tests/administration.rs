@@ -68,3 +68,77 @@ fn only_an_unclean_election_takes_a_replica_out_of_sync() {
     let refused = state.elect_leader("t", 0, Election::Unclean).unwrap_err();
     assert_eq!(refused.0, ErrorCode::ELECTION_NOT_NEEDED);
 }
+
+/// As [`three`], with `unclean.leader.election.enable`.
+fn three_uncleanly() -> State {
+    let (mut state, _) = three();
+    allow_unclean(&mut state);
+    state
+}
+
+fn allow_unclean(state: &mut State) {
+    let name = "unclean.leader.election.enable".to_owned();
+    state.alter_config("t", &[(name, ConfigEdit::Set("true".to_owned()))]).unwrap();
+}
+
+fn unclean_elections(state: &State) -> u64 {
+    state.unclean.values().sum()
+}
+
+#[test]
+fn a_replica_out_of_sync_that_returns_first_is_elected_where_the_topic_allows_it() {
+    let mut state = three_uncleanly();
+    (1..=3).for_each(|id| state.fence(id));
+    let before = partition(&state, 0);
+    assert_eq!((before.leader, &before.isr[..]), (NO_LEADER, &[3][..]));
+    register(&mut state, 1);
+    let after = partition(&state, 0);
+    assert_eq!((after.leader, &after.isr[..]), (1, &[1][..]));
+    assert!(after.leader_epoch > before.leader_epoch);
+    assert_eq!(unclean_elections(&state), 3);
+    register(&mut state, 3);
+    assert_eq!(partition(&state, 0), after, "3 has to follow and truncate first");
+}
+
+#[test]
+fn a_live_replica_out_of_sync_is_elected_when_the_last_in_sync_replica_is_fenced() {
+    let (mut state, epochs) = three();
+    allow_unclean(&mut state);
+    let before = partition(&state, 0);
+    let leader = before.leader;
+    let alone = AlterPartition {
+        broker: leader,
+        broker_epoch: epochs[leader as usize - 1],
+        key: key(0),
+        leader_epoch: before.leader_epoch,
+        partition_epoch: before.partition_epoch,
+        isr: vec![(leader, None)],
+    };
+    state.alter_partition(&alone).unwrap();
+    state.fence(leader);
+    let after = partition(&state, 0);
+    assert_eq!((after.leader, &after.isr[..]), (before.replicas[1], &before.replicas[1..2]));
+    assert_eq!(unclean_elections(&state), 1, "the other partitions have in-sync replicas");
+}
+
+#[test]
+fn allowing_unclean_elections_elects_leaders_where_there_are_none() {
+    let (mut state, _) = three();
+    (1..=3).for_each(|id| state.fence(id));
+    register(&mut state, 2);
+    assert_eq!(led_by(&state, 2), [] as [i32; 0]);
+    allow_unclean(&mut state);
+    assert_eq!(led_by(&state, 2), [0, 1, 2]);
+}
+
+#[test]
+fn an_election_with_a_live_in_sync_replica_is_clean() {
+    let mut state = three_uncleanly();
+    state.fence(1);
+    register(&mut state, 1);
+    state.fence(2);
+    for index in 0..3 {
+        assert_eq!(partition(&state, index).leader, 3, "1 lives and is out of sync");
+    }
+    assert_eq!(unclean_elections(&state), 0);
+}

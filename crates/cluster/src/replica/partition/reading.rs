@@ -105,6 +105,11 @@ impl Partition {
         }
         let end = inner.log.end_offset();
         let up_to = match by {
+            ReadBy::Consumer { .. }
+                if inner.leading.is_none() && self.owner.plant == Some(Plant::ServeUncommitted) =>
+            {
+                end
+            }
             ReadBy::Consumer { .. } => Self::visible_to(&inner, spec.isolation),
             ReadBy::Follower { .. } => end,
         };

@@ -1,0 +1,71 @@
+//! A value that is announced once.
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Wakes its waiters in the order in which they began to wait. A watch channel of tokio wakes them in a random order, which
+/// differs between two runs of one seed.
+pub(crate) struct Announced<T> {
+    value: Mutex<Option<T>>,
+    announced: Notify,
+}
+
+impl<T> Default for Announced<T> {
+    fn default() -> Self {
+        Self { value: Mutex::new(None), announced: Notify::new() }
+    }
+}
+
+impl<T: Clone> Announced<T> {
+    pub(crate) fn announce(&self, value: T) {
+        *self.value.lock() = Some(value);
+        self.announced.notify_waiters();
+    }
+
+    /// The value, once it is announced.
+    pub(crate) fn get(&self) -> Option<T> {
+        self.value.lock().clone()
+    }
+
+    /// Waits until the value is announced.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn wait(&self) -> T {
+        loop {
+            // Created before the look: it receives an announcement from then on.
+            let announced = self.announced.notified();
+            if let Some(value) = self.get() {
+                return value;
+            }
+            announced.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::task::{JoinSet, yield_now};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn waiters_wake_in_the_order_in_which_they_began_to_wait() {
+        let announced = Arc::new(Announced::default());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiters = JoinSet::new();
+        for number in 0..20 {
+            let (announced, order) = (announced.clone(), order.clone());
+            waiters.spawn(async move {
+                announced.wait().await;
+                order.lock().push(number);
+            });
+        }
+        yield_now().await;
+        announced.announce(());
+        waiters.join_all().await;
+        assert!(order.lock().iter().copied().eq(0..20), "{order:?}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Records that a cluster may lose or delete, and replicas that lag: what consumers report and skip. For each scenario a planted
+//! bug that its seeds must find.
+
+use curtail_sim::{Plan, Plant, Report, Scenario, seeds};
+
+/// Seeds of each scenario.
+const SEEDS: u64 = 8;
+/// Seeds within which a planted bug must show.
+const PLANT_SEEDS: u64 = 200;
+
+fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {
+    seeds::intact_scenario(scenario, SEEDS).unwrap_or_else(|broken| panic!("{broken}"))
+}
+
+fn must_be_caught(scenario: Scenario, plant: Plant, expected: &[&str]) {
+    let plans = (0..PLANT_SEEDS).map(|seed| Plan::of(scenario, seed).with_plant(plant));
+    seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
+}
+
+/// Sums a figure over all runs.
+fn total(reports: &[Report], figure: impl Fn(&Report) -> usize) -> usize {
+    reports.iter().map(figure).sum()
+}
+
+#[test]
+fn unclean_elections_lose_records_in_their_partitions_only_and_consumers_report_it() {
+    let reports = nothing_is_broken(Scenario::Unclean);
+    let elections = total(&reports, |report| report.history.unclean.values().map(Vec::len).sum());
+    let truncations = total(&reports, |report| report.history.truncations.len());
+    assert!(elections >= 8 && truncations >= 4, "{elections} elections, {truncations} reports");
+}
+
+#[test]
+fn unclean_elections_find_a_controller_that_elects_them_everywhere() {
+    must_be_caught(Scenario::Unclean, Plant::ElectUncleanly, &["lost", "misplaced"]);
+}
+
+#[test]
+fn consumers_of_all_racks_read_the_log_from_followers() {
+    let reports = nothing_is_broken(Scenario::Racks);
+    let near = total(&reports, |report| report.history.read_near as usize);
+    let all = total(&reports, |report| {
+        let also = report.history.also_consumed.iter().map(Vec::len).sum::<usize>();
+        report.history.consumed.len() + also
+    });
+    assert!(near * 4 > all, "{near} of {all} records came from followers");
+}
+
+#[test]
+fn racks_find_a_follower_that_serves_uncommitted_records() {
+    must_be_caught(
+        Scenario::Racks,
+        Plant::ServeUncommitted,
+        &["consumed-differs", "truncated-for-no-reason"],
+    );
+}
+
+#[test]
+fn a_consumer_skips_only_what_retention_deletes() {
+    let reports = nothing_is_broken(Scenario::Retention);
+    let deleted = total(&reports, |report| report.history.starts.len());
+    assert!(deleted >= 4, "{deleted} logs start after offset 0");
+}
+
+#[test]
+fn retention_that_deletes_too_much_is_found() {
+    must_be_caught(Scenario::Retention, Plant::RetainTooLittle, &["strayed"]);
+}
+
+#[test]
+fn dropped_commits_find_a_coordinator_that_forgets() {
+    must_be_caught(Scenario::Dropped, Plant::ForgetCommits, &["committed-elsewhere"]);
+}
