@@ -3,6 +3,7 @@
 mod acls;
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
+mod alter_configs;
 mod api_versions;
 mod authorize;
 mod client_quotas;
@@ -142,6 +143,7 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         ApiKey::CREATE_TOPICS => create_topics::handle(request, body, out),
         ApiKey::DELETE_TOPICS => delete_topics::handle(request, body, out),
         ApiKey::CREATE_PARTITIONS => create_partitions::handle(request, body, out),
+        ApiKey::ALTER_CONFIGS => alter_configs::handle(request, body, out),
         ApiKey::INCREMENTAL_ALTER_CONFIGS => incremental_alter_configs::handle(request, body, out),
         ApiKey::DELETE_RECORDS => delete_records::handle(request, body, out).await,
         ApiKey::ELECT_LEADERS => elect_leaders::handle(request, body, out),

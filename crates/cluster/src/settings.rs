@@ -13,7 +13,7 @@ use crate::{
     config::ClusterConfig,
     controller::Refusal,
     coordinator::consumer::Settings,
-    topic_config::{ConfigEdit, SOURCE_DEFAULT, SOURCE_STATIC},
+    topic_config::{ConfigEdit, ConfigEdits, SOURCE_DEFAULT, SOURCE_STATIC},
 };
 
 /// Where a value comes from, as DescribeConfigs numbers it.
@@ -62,11 +62,11 @@ pub(crate) fn is_dynamic(name: &str) -> bool {
 pub(crate) fn edited(
     whose: &Whose,
     given: &Given,
-    edits: &[(String, ConfigEdit)],
+    edits: &ConfigEdits,
     config: &ClusterConfig,
 ) -> Result<Given, Refusal> {
-    let mut given = given.clone();
-    for (name, edit) in edits {
+    let mut given = edits.base(given);
+    for (name, edit) in &edits.edits {
         let verb = match edit {
             ConfigEdit::Set(value) => {
                 given.insert(name.clone(), value.clone());

@@ -52,6 +52,28 @@ pub(crate) enum ConfigEdit {
     Subtract(String),
 }
 
+/// Changes to the overrides of one topic, broker or group.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigEdits {
+    /// Whether overrides that no edit names are deleted, as AlterConfigs does.
+    pub(crate) replaces: bool,
+    pub(crate) edits: Vec<(String, ConfigEdit)>,
+}
+
+impl ConfigEdits {
+    /// The overrides that the edits start from.
+    pub(crate) fn base(&self, given: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        if self.replaces { BTreeMap::new() } else { given.clone() }
+    }
+}
+
+#[cfg(test)]
+impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
+    fn from(edits: [(String, ConfigEdit); N]) -> Self {
+        Self { replaces: false, edits: edits.into() }
+    }
+}
+
 enum Check {
     Range(i64, i64),
     OneOf(&'static [&'static str]),
@@ -101,9 +123,9 @@ impl TopicConfig {
     ///
     /// # Errors
     /// What is wrong, for the answer's error message.
-    pub(crate) fn edited(&self, edits: &[(String, ConfigEdit)]) -> Result<Self, String> {
-        let mut given = self.given.clone();
-        for (name, edit) in edits {
+    pub(crate) fn edited(&self, edits: &ConfigEdits) -> Result<Self, String> {
+        let mut given = edits.base(&self.given);
+        for (name, edit) in &edits.edits {
             let is_list = SETTINGS
                 .iter()
                 .any(|(known, _, check)| known == name && matches!(check, Check::ListOf(_)));

@@ -474,6 +474,14 @@ fn administration() -> Vec<Vec<u8>> {
             .with_configuration_keys(None);
         requests
             .extend(versions(&DescribeConfigsRequest::default().with_resources(vec![resource])));
+        let setting = alter_configs_request::AlterableConfig::default()
+            .with_name(text("retention.ms"))
+            .with_value(Some(text("1")));
+        let resource = alter_configs_request::AlterConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(text(name))
+            .with_configs(vec![setting]);
+        requests.extend(versions(&AlterConfigsRequest::default().with_resources(vec![resource])));
         let change = incremental_alter_configs_request::AlterableConfig::default()
             .with_name(text("retention.ms"))
             .with_value(Some(text("1")));

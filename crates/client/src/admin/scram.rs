@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use bytes::Bytes;
+use curtail_proto::sasl::MAX_ITERATIONS;
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{
     AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse,
@@ -15,7 +16,7 @@ use sha2::{Sha256, Sha512};
 use zeroize::Zeroizing;
 
 use super::{Admin, Each, broker_error, rounds::Outcome, text};
-use crate::Result;
+use crate::{Error, Result};
 
 /// How a password is hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,6 +108,7 @@ impl fmt::Debug for Action {
 
 /// What RFC 7677 asks for at least, and Kafka accepts.
 const ITERATIONS: u32 = 4096;
+const TOO_MANY_ITERATIONS: Error = Error::IllegalState("SCRAM iterations: at most 1,000,000");
 /// Bytes of a salt that is made here.
 const SALT: usize = 24;
 
@@ -127,7 +129,8 @@ impl ScramChange {
         Self { user: user.into(), mechanism, action: Action::Delete }
     }
 
-    /// Hashes the password so often; Kafka accepts 4,096 to 16,384. A deletion does not care.
+    /// Sets the number of iterations of the hash. Kafka accepts 4,096 to 16,384, and the client at most 1,000,000. A deletion
+    /// ignores it.
     #[must_use]
     pub fn iterations(mut self, count: u32) -> Self {
         if let Action::Upsert { iterations, .. } = &mut self.action {
@@ -143,6 +146,11 @@ impl ScramChange {
             *salt = Some(bytes.into());
         }
         self
+    }
+
+    /// Whether hashing would take so long that it is refused.
+    fn is_excessive(&self) -> bool {
+        matches!(self.action, Action::Upsert { iterations, .. } if iterations > MAX_ITERATIONS)
     }
 
     fn deletion(&self) -> Option<ScramCredentialDeletion> {
@@ -242,11 +250,27 @@ impl Admin {
         changes: &[ScramChange],
         open: BTreeSet<String>,
     ) -> Result<Outcome<String, ()>> {
-        let open: Vec<&ScramChange> =
-            changes.iter().filter(|change| open.contains(&change.user)).collect();
+        let excessive: BTreeSet<&String> = changes
+            .iter()
+            .filter(|change| change.is_excessive())
+            .map(|change| &change.user)
+            .collect();
+        let (refused, open): (BTreeSet<String>, BTreeSet<String>) =
+            open.into_iter().partition(|user| excessive.contains(user));
+        let mut outcome: Outcome<String, ()> =
+            refused.into_iter().map(|user| (user, Err(TOO_MANY_ITERATIONS))).collect();
+        if open.is_empty() {
+            return Ok(outcome);
+        }
+        let open: Vec<ScramChange> =
+            changes.iter().filter(|change| open.contains(&change.user)).cloned().collect();
+        let deletions = open.iter().filter_map(ScramChange::deletion).collect();
+        // Hashing takes up to a second.
+        let hash = move || open.iter().filter_map(ScramChange::upsertion).collect();
+        let upsertions = tokio::task::spawn_blocking(hash).await;
         let request = AlterUserScramCredentialsRequest::default()
-            .with_deletions(open.iter().filter_map(|change| change.deletion()).collect())
-            .with_upsertions(open.iter().filter_map(|change| change.upsertion()).collect());
+            .with_deletions(deletions)
+            .with_upsertions(upsertions.map_err(|_| Error::Closed)?);
         let answer: AlterUserScramCredentialsResponse =
             self.ask_controller(0..=0, |_| request).await?;
         let results = answer.results.into_iter().map(|done| {
@@ -254,7 +278,8 @@ impl Admin {
             let result = user_result(&user, done.error_code, done.error_message.as_deref());
             (user, result)
         });
-        Ok(results.collect())
+        outcome.extend(results);
+        Ok(outcome)
     }
 }
 

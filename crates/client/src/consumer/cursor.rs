@@ -8,7 +8,6 @@ use curtail_proto::{
     position::{Spot, Version},
 };
 use curtail_wire::{
-    compression::Codec,
     fetch::AbortedTransaction,
     records::{
         self, Batch, Batches, ControlRecord, DecompressLimit, EndTxnMarker, RecordError,
@@ -30,8 +29,8 @@ pub(super) struct Decoding {
 
 /// Decompressed bytes that one poll may keep in memory. Records share the memory of their batch.
 ///
-/// A poll with records opens no further batch once it has spent the budget. Besides the budget it holds at most the batch
-/// that an earlier poll left open, and the last one.
+/// A poll with records opens no further batch once it has spent the budget, so it holds at most the budget and its last
+/// batch. A batch that an earlier poll left open counts (decision 0056).
 #[derive(Debug)]
 pub(super) struct Budget(usize);
 
@@ -66,7 +65,7 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 struct Open {
     records: BatchRecords,
-    /// Bytes that decompression made and no budget has counted; 0 without compression.
+    /// Decompressed bytes that the budget of the current poll has not counted.
     uncounted: usize,
     /// Records not read yet.
     left: u64,
@@ -164,6 +163,9 @@ impl Cursor {
         budget: &mut Budget,
         decoding: &Decoding,
     ) -> Result<bool, Error> {
+        if let Some(open) = &mut self.open {
+            open.uncounted = open.records.decompressed_memory();
+        }
         while out.len() < max {
             if budget.0 == 0 && !out.is_empty() && self.open.as_ref().is_none_or(|o| o.left == 0) {
                 return Ok(true);
@@ -278,10 +280,7 @@ impl Cursor {
                 Ok(Some(records)) => {
                     let left = u64::try_from(batch.header.record_count).unwrap_or(0);
                     let epoch = batch.header.partition_leader_epoch;
-                    let uncounted = match batch.header.compression() {
-                        Ok(Codec::None) => 0,
-                        _ => records.decompressed_len(),
-                    };
+                    let uncounted = records.decompressed_memory();
                     let base_offset = base;
                     self.open =
                         Some(Open { records, uncounted, left, base_offset, last_offset, epoch });

@@ -1,5 +1,7 @@
 //! Every number and duration that a caller can pass, at its extremes: refused with its bound, or harmless.
 
+mod calls;
+
 use std::{cell::Cell, future::Future, time::Duration};
 
 use crate::common::Backend;

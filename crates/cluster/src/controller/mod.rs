@@ -44,7 +44,7 @@ use crate::{
     quota::{Entity, Limit},
     sasl::{Credential, Credentials, Hash},
     settings::Whose,
-    topic_config::ConfigEdit,
+    topic_config::ConfigEdits,
 };
 use journal::{Change, Journal};
 use state::State;
@@ -347,38 +347,22 @@ impl Controller {
         self.inner.lock().state.check_partitions(more, &self.config).map(drop)
     }
 
-    pub(crate) fn alter_config(
-        &self,
-        topic: &str,
-        edits: &[(String, ConfigEdit)],
-    ) -> Result<(), Refusal> {
+    pub(crate) fn alter_config(&self, topic: &str, edits: &ConfigEdits) -> Result<(), Refusal> {
         self.change(|state| state.alter_config(topic, edits))?
     }
 
     /// Whether [`Controller::alter_config`] would do it.
-    pub(crate) fn check_config(
-        &self,
-        topic: &str,
-        edits: &[(String, ConfigEdit)],
-    ) -> Result<(), Refusal> {
+    pub(crate) fn check_config(&self, topic: &str, edits: &ConfigEdits) -> Result<(), Refusal> {
         self.inner.lock().state.check_config(topic, edits).map(drop)
     }
 
     /// Changes the settings of a broker or a group.
-    pub(crate) fn alter_settings(
-        &self,
-        whose: &Whose,
-        edits: &[(String, ConfigEdit)],
-    ) -> Result<(), Refusal> {
+    pub(crate) fn alter_settings(&self, whose: &Whose, edits: &ConfigEdits) -> Result<(), Refusal> {
         self.change(|state| state.alter_settings(whose, edits, &self.config))?
     }
 
     /// Whether [`Controller::alter_settings`] would do it.
-    pub(crate) fn check_settings(
-        &self,
-        whose: &Whose,
-        edits: &[(String, ConfigEdit)],
-    ) -> Result<(), Refusal> {
+    pub(crate) fn check_settings(&self, whose: &Whose, edits: &ConfigEdits) -> Result<(), Refusal> {
         self.inner.lock().state.check_settings(whose, edits, &self.config).map(drop)
     }
 

@@ -59,6 +59,7 @@ const GROUP_CONFIGS: Right = (Operation::DescribeConfigs, ResourceType::Group);
 const ALTER_TOPIC_CONFIGS: Right = (Operation::AlterConfigs, ResourceType::Topic);
 const ALTER_CLUSTER_CONFIGS: Right = (Operation::AlterConfigs, ResourceType::Cluster);
 const ALTER_GROUP_CONFIGS: Right = (Operation::AlterConfigs, ResourceType::Group);
+const ALTER_CONFIGS: &[Right] = &[ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS];
 const CLUSTER_ACTION: Right = (Operation::ClusterAction, ResourceType::Cluster);
 const IDEMPOTENT_WRITE: Right = (Operation::IdempotentWrite, ResourceType::Cluster);
 
@@ -120,18 +121,14 @@ pub(super) static SERVED: &[Served] = &[
         1,
         Rights::Asked(&[TOPIC_CONFIGS, CLUSTER_CONFIGS, GROUP_CONFIGS]),
     ),
+    served(ApiKey::ALTER_CONFIGS, 0..=2, 0, Rights::Asked(ALTER_CONFIGS)),
     served(ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::CREATE_PARTITIONS, 0..=3, 0, Rights::Asked(&[ALTER_TOPIC])),
     // Who comes in has to say who it is.
     served(ApiKey::SASL_AUTHENTICATE, 0..=2, 0, Rights::Everybody),
     served(ApiKey::DELETE_GROUPS, 0..=2, 0, Rights::Asked(&[DELETE_GROUP])),
     served(ApiKey::ELECT_LEADERS, 0..=2, 0, Rights::Asked(&[ALTER_CLUSTER])),
-    served(
-        ApiKey::INCREMENTAL_ALTER_CONFIGS,
-        0..=1,
-        0,
-        Rights::Asked(&[ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS]),
-    ),
+    served(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, 0, Rights::Asked(ALTER_CONFIGS)),
     served(ApiKey::ALTER_PARTITION_REASSIGNMENTS, 0..=1, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::LIST_PARTITION_REASSIGNMENTS, 0..=0, 0, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::OFFSET_DELETE, 0..=0, 0, Rights::Asked(&[DELETE_GROUP, READ_TOPIC])),

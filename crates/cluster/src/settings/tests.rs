@@ -26,7 +26,7 @@ fn only_what_can_be_taken_on_is_taken() {
         // Java's tool for reassignments takes away throttles that nobody has set.
         (&Whose::Broker(1), ("leader.replication.throttled.rate".into(), ConfigEdit::Delete), None),
     ] {
-        let done = edited(whose, &given, &[edit], &config);
+        let done = edited(whose, &given, &[edit].into(), &config);
         let told = done.as_ref().err().map(|(_, reason)| reason.as_str());
         match refused {
             None => assert_eq!(told, None),
@@ -44,7 +44,7 @@ fn only_what_can_be_taken_on_is_taken() {
         (set(HEARTBEAT_INTERVAL, "0"), Some("positive")),
         (set("consumer.size", "1"), Some("Unknown group config name: consumer.size")),
     ] {
-        let done = edited(&group, &none, &[edit], &config);
+        let done = edited(&group, &none, &[edit].into(), &config);
         let told = done.as_ref().err().map(|(code, reason)| {
             assert_eq!(*code, ErrorCode::INVALID_CONFIG);
             reason.as_str()

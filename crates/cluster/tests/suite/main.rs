@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod alter_configs;
 mod chaos;
 mod compaction;
 mod consumer_groups;

@@ -132,9 +132,13 @@ impl Batch {
     /// [`RecordError`] for an unknown codec, data that cannot be decompressed within the limit, or
     /// more records than their bytes can hold.
     pub fn records(&self, limit: &DecompressLimit) -> Result<Records, RecordError> {
-        let data = match self.header.compression()? {
-            Codec::None => self.raw.slice(BATCH_HEADER_LEN..),
-            codec => compression::decompress(codec, &self.raw[BATCH_HEADER_LEN..], limit)?.into(),
+        let (data, memory) = match self.header.compression()? {
+            Codec::None => (self.raw.slice(BATCH_HEADER_LEN..), 0),
+            codec => {
+                let data = compression::decompress(codec, &self.raw[BATCH_HEADER_LEN..], limit)?;
+                let memory = data.capacity();
+                (Bytes::from(data), memory)
+            }
         };
         let count = self.header.record_count;
         let remaining = u32::try_from(count)
@@ -143,7 +147,8 @@ impl Batch {
         let Some(remaining) = remaining else {
             return Err(RecordError::RecordCount { count, bytes: data.len() });
         };
-        Ok(Records { data, at: 0, remaining, header: self.header, repaired: Bytes::new() })
+        let header = self.header;
+        Ok(Records { data, memory, at: 0, remaining, header, repaired: Bytes::new() })
     }
 }
 
@@ -151,6 +156,8 @@ impl Batch {
 #[derive(Clone, Debug)]
 pub struct Records {
     data: Bytes,
+    /// Allocated by decompression.
+    memory: usize,
     at: usize,
     remaining: u32,
     header: BatchHeader,
@@ -223,10 +230,11 @@ impl Records {
         }))
     }
 
-    /// Encoded bytes of all records of the batch, decompressed. Records that were returned keep them in memory.
+    /// Bytes that decompression allocated for the batch, 0 without compression. Each [`Record`] of the batch keeps all of
+    /// them in memory.
     #[must_use]
-    pub fn decompressed_len(&self) -> usize {
-        self.data.len()
+    pub fn decompressed_memory(&self) -> usize {
+        self.memory
     }
 
     /// The header of the batch that the records are of.

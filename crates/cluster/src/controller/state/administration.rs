@@ -13,7 +13,7 @@ use crate::{
     },
     image::{NO_LEADER, PartitionImage, PartitionKey, TopicImage},
     settings::{self, Given, Whose},
-    topic_config::{ConfigEdit, TopicConfig},
+    topic_config::{ConfigEdits, TopicConfig},
 };
 
 /// More partitions for a topic.
@@ -122,7 +122,7 @@ impl State {
     pub(in crate::controller) fn check_config(
         &self,
         name: &str,
-        edits: &[(String, ConfigEdit)],
+        edits: &ConfigEdits,
     ) -> Result<TopicConfig, Refusal> {
         let topic = self.topic_named(name)?;
         topic.config.edited(edits).map_err(|reason| (ErrorCode::INVALID_CONFIG, reason))
@@ -132,7 +132,7 @@ impl State {
     pub(in crate::controller) fn alter_config(
         &mut self,
         name: &str,
-        edits: &[(String, ConfigEdit)],
+        edits: &ConfigEdits,
     ) -> Result<(), Refusal> {
         let altered = self.check_config(name, edits)?;
         let topic = self.topic_named(name)?;
@@ -157,7 +157,7 @@ impl State {
     pub(in crate::controller) fn check_settings(
         &self,
         whose: &Whose,
-        edits: &[(String, ConfigEdit)],
+        edits: &ConfigEdits,
         config: &ClusterConfig,
     ) -> Result<Given, Refusal> {
         let given = self.image.settings.get(whose).cloned().unwrap_or_default();
@@ -168,7 +168,7 @@ impl State {
     pub(in crate::controller) fn alter_settings(
         &mut self,
         whose: &Whose,
-        edits: &[(String, ConfigEdit)],
+        edits: &ConfigEdits,
         config: &ClusterConfig,
     ) -> Result<(), Refusal> {
         let given = self.check_settings(whose, edits, config)?;

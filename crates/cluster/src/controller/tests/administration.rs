@@ -1,6 +1,7 @@
 //! What an administrator changes of topics that are there.
 
 use super::*;
+use crate::topic_config::ConfigEdit;
 
 fn more(total: i32) -> MorePartitions {
     MorePartitions { topic: "t".to_owned(), total, replicas: None }
@@ -19,7 +20,7 @@ fn partitions_and_settings_survive_a_restart() {
     assert_eq!(partition(&state, 2), before, "what is there stays as it is");
     assert_eq!(partition(&state, 4).isr.len(), 3);
     let set = [("retention.ms".to_owned(), ConfigEdit::Set("7".to_owned()))];
-    state.alter_config("t", &set).unwrap();
+    state.alter_config("t", &set.into()).unwrap();
     state.fence(1);
     let after = reloaded(&mut state);
     let topic = after.image.topic("t").unwrap();
@@ -45,7 +46,7 @@ fn a_refused_change_changes_nothing() {
         ("retention.ms".to_owned(), ConfigEdit::Set("7".to_owned())),
         ("retention.ms".to_owned(), ConfigEdit::Append("7".to_owned())),
     ];
-    let refused = state.alter_config("t", &edits).unwrap_err();
+    let refused = state.alter_config("t", &edits.into()).unwrap_err();
     assert_eq!(refused.0, ErrorCode::INVALID_CONFIG);
     assert_eq!((state.image.version, state.take_changes()), (version, Vec::new()));
 }

@@ -31,7 +31,8 @@ fn acl(name: &str) -> Acl {
 fn change(controller: &Controller, epochs: &[i64], dice: &Entropy) {
     let name = format!("t{}", dice.below(4));
     let broker = 1 + dice.below(3) as i32;
-    let edit = |value: &str| [("retention.ms".to_owned(), ConfigEdit::Set(value.to_owned()))];
+    let edit =
+        |value: &str| [("retention.ms".to_owned(), ConfigEdit::Set(value.to_owned()))].into();
     match dice.below(9) {
         0 | 1 => drop(controller.create_topic(&spec(&name, 2, 3))),
         2 => drop(controller.move_leader(&name, 0, broker)),

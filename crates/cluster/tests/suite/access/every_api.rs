@@ -4,20 +4,21 @@ use curtail_wire::{
     ErrorCode,
     api::ApiKey,
     cold::messages::{
-        AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterPartitionReassignmentsRequest,
-        AlterUserScramCredentialsRequest, ApiVersionsRequest, ConsumerGroupDescribeRequest,
-        ConsumerGroupHeartbeatRequest, CreateAclsRequest, CreatePartitionsRequest,
-        CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest,
-        DeleteTopicsRequest, DescribeClientQuotasRequest, DescribeConfigsRequest,
-        DescribeGroupsRequest, DescribeLogDirsRequest, DescribeProducersRequest,
-        DescribeTransactionsRequest, DescribeUserScramCredentialsRequest, ElectLeadersRequest,
-        EndTxnRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
+        AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest,
+        AlterPartitionReassignmentsRequest, AlterUserScramCredentialsRequest, ApiVersionsRequest,
+        ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
+        CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
+        DeleteRecordsRequest, DeleteTopicsRequest, DescribeClientQuotasRequest,
+        DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+        DescribeProducersRequest, DescribeTransactionsRequest, DescribeUserScramCredentialsRequest,
+        ElectLeadersRequest, EndTxnRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
         IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
         ListGroupsRequest, ListPartitionReassignmentsRequest, ListTransactionsRequest,
         OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
         SyncGroupRequest, TopicName, TransactionalId, TxnOffsetCommitRequest,
         WriteTxnMarkersRequest,
         add_partitions_to_txn_request::AddPartitionsToTxnTopic,
+        alter_configs_request,
         alter_user_scram_credentials_request::ScramCredentialDeletion,
         create_partitions_request::CreatePartitionsTopic,
         create_topics_request::CreatableTopic,
@@ -281,6 +282,17 @@ async fn of_administration(client: &mut Client, api: ApiKey) -> Told {
                 DescribeConfigsRequest::default().with_resources(RESOURCES.map(resource).into());
             let results = client.cold(4, &request).await.results;
             Codes(results.iter().map(|result| result.error_code).collect())
+        }
+        ApiKey::ALTER_CONFIGS => {
+            let resource = |(kind, name)| {
+                alter_configs_request::AlterConfigsResource::default()
+                    .with_resource_type(kind)
+                    .with_resource_name(text(name))
+            };
+            let resources = RESOURCES.map(resource).into();
+            let request = AlterConfigsRequest::default().with_resources(resources);
+            let responses = client.cold(2, &request).await.responses;
+            Codes(responses.iter().map(|response| response.error_code).collect())
         }
         ApiKey::INCREMENTAL_ALTER_CONFIGS => {
             let resource = |(kind, name)| {
