@@ -34,7 +34,7 @@ use crate::{
     log::{self, LogError, PartitionLog},
     quota::Meters,
     replica::{
-        fetcher::Fetchers,
+        fetcher::{Fetchers, Role},
         partition::{Gone, Owner, Partition},
         purgatory::WaitIds,
     },
@@ -135,7 +135,7 @@ impl Broker {
             image.topics.values().for_each(|topic| self.configure_replicas(topic));
         }
         let changed = changed_topics(&before, image);
-        let mut left = Vec::new();
+        let (mut roles, mut left) = (Vec::new(), Vec::new());
         // Replicas take up their roles before clients are sent to them.
         for (old, topic) in &changed {
             if old.as_ref().is_some_and(|old| old.config != topic.config) {
@@ -150,7 +150,7 @@ impl Broker {
                     continue;
                 }
                 if partition.replicas.contains(&self.id) {
-                    self.apply_partition(topic, index, partition, now);
+                    roles.extend(self.apply_partition(topic, index, partition, now));
                     continue;
                 }
                 let key = PartitionKey { topic: topic.id, index };
@@ -162,7 +162,7 @@ impl Broker {
             }
         }
         self.image.store(Arc::clone(image));
-        self.fetchers.apply_brokers(image);
+        self.fetchers.apply(self.id, image, roles);
         self.groups.apply(self, image);
         self.transactions.apply(self, image);
         // Only now is nobody sent here any more.
@@ -188,7 +188,7 @@ impl Broker {
         index: i32,
         image: &PartitionImage,
         now: Instant,
-    ) {
+    ) -> Option<Role> {
         let key = PartitionKey { topic: topic.id, index };
         let partition = match self.partition(key) {
             Some(partition) => partition,
@@ -196,12 +196,12 @@ impl Broker {
                 Ok(partition) => partition,
                 Err(error) => {
                     tracing::error!(broker = self.id, topic = %topic.name, partition = index, %error, "replica is offline");
-                    return;
+                    return None;
                 }
             },
         };
         partition.apply(image, now);
-        self.fetchers.apply_partition(self.id, &partition, image);
+        Some(Role { partition, leader: image.leader, leader_epoch: image.leader_epoch })
     }
 
     fn open(&self, topic: &TopicImage, key: PartitionKey) -> Result<Arc<Partition>, LogError> {

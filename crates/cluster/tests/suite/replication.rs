@@ -371,22 +371,24 @@ async fn a_leader_cut_off_from_the_controller_acknowledges_nothing() {
 }
 
 #[tokio::test]
-async fn a_new_topic_does_not_wait_for_a_fetch_under_way() {
-    // Idle followers' fetches wait at the leaders for longer than this test has patience.
-    let wait = Duration::from_secs(600);
-    let config =
-        ClusterConfig { replica_fetch_wait_max: wait, replica_lag_time_max: wait, ..config(3) };
-    let cluster = start(config).await;
-    for name in ["first", "second", "third"] {
-        cluster.create_topic(name, 3, 3, &[]).unwrap();
-        cluster.settled().await;
-        for partition in 0..3 {
-            let (leader, _) = cluster.leader(name, partition).unwrap();
-            let mut client = Client::connect(&cluster, leader).await;
-            let answer = client.produce(name, partition, -1, batch(&["a"], None)).await;
-            assert_eq!(answer.error, ErrorCode::NONE);
-        }
-    }
+async fn a_new_topic_waits_until_the_followers_outstanding_fetches_return() {
+    let wait = Duration::from_millis(400);
+    let cluster = start(ClusterConfig { replica_fetch_wait_max: wait, ..config(3) }).await;
+    cluster.create_topic("first", 1, 3, &[]).unwrap();
+    cluster.settled().await;
+    let (leader, _) = cluster.leader("first", 0).unwrap();
+    let mut client = Client::connect(&cluster, leader).await;
+    // Its followers send the fetch that waits only after this.
+    let before = Instant::now();
+    let answer = client.produce("first", 0, -1, batch(&["a"], None)).await;
+    assert_eq!(answer.error, ErrorCode::NONE);
+    cluster.create_topic("second", 3, 3, &[]).unwrap();
+    cluster.settled().await;
+    let same = |partition: &i32| cluster.leader("second", *partition).unwrap().0 == leader;
+    let partition = (0..3).find(same).unwrap();
+    let answer = soon(client.produce("second", partition, -1, batch(&["a"], None))).await;
+    assert_eq!(answer.error, ErrorCode::NONE);
+    assert!(before.elapsed() >= wait, "{:?}", before.elapsed());
 }
 
 /// Sends the only partition to other brokers.

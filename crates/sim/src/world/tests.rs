@@ -1,3 +1,5 @@
+mod followers;
+
 use std::{io::ErrorKind, sync::Arc};
 
 use curtail::{Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition};

@@ -146,6 +146,8 @@ impl Stage {
             brokers,
             broker_session_timeout: Duration::from_millis(1000),
             broker_heartbeat_interval: Duration::from_millis(200),
+            replica_fetch_wait_max: Duration::from_millis(100),
+            replica_fetch_backoff: Duration::from_millis(50),
             auto_create_topics: false,
             ..ClusterConfig::default()
         };

@@ -36,6 +36,9 @@ impl Backend {
             brokers,
             broker_session_timeout: Duration::from_millis(1000),
             broker_heartbeat_interval: Duration::from_millis(200),
+            // Tests that are about the waits of followers set Kafka's.
+            replica_fetch_wait_max: Duration::from_millis(100),
+            replica_fetch_backoff: Duration::from_millis(50),
             ..ClusterConfig::default()
         };
         change(&mut config);

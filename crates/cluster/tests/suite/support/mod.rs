@@ -45,6 +45,7 @@ pub fn config(brokers: u32) -> ClusterConfig {
         broker_heartbeat_interval: Duration::from_millis(100),
         replica_lag_time_max: Duration::from_millis(800),
         replica_fetch_wait_max: Duration::from_millis(200),
+        replica_fetch_backoff: Duration::from_millis(50),
         ..ClusterConfig::default()
     }
 }
