@@ -241,6 +241,9 @@ pub struct ProducerConfig {
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
     /// broker one at a time; as a property `curtail.prefer.proven.partitions`. Off: its gain is still to be measured.
     pub prefer_proven_partitions: bool,
+    /// Whether a request to a partition's new leader carries nothing else, one at a time for each broker, until that leader
+    /// has acknowledged something; as a property `curtail.try.leaders.alone`.
+    pub try_leaders_alone: bool,
     /// How much of `buffer.memory` one broker's records may hold while other brokers are in use, in percent of what
     /// is free at the same time: with 100, one broker that does not acknowledge holds half of the memory at most. 0
     /// for no bound. As a property `curtail.broker.memory.percent`.
@@ -279,6 +282,7 @@ impl Default for ProducerConfig {
             partitioner: None,
             route_around_trouble: true,
             prefer_proven_partitions: false,
+            try_leaders_alone: false,
             broker_memory_percent: 100,
         }
     }

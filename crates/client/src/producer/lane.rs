@@ -40,7 +40,7 @@ mod unsent;
 
 pub(super) use self::unsent::{Overdue, Waits};
 use self::{
-    collect::{Collected, Trial},
+    collect::{Collected, Trial, Tries},
     unsent::Unsent,
 };
 use super::{
@@ -384,7 +384,8 @@ impl Lane {
             if self.waits_for_answer(up, shared, now) {
                 return Ok(Pumped::Done);
             }
-            let Collected { batches, trials, overdue } = self.collect(shared, now.into_std());
+            let Collected { batches, trials, overdue } =
+                self.collect(shared, now.into_std(), Tries::of(shared, up));
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
                 self.enqueue(up, shared, batches, now);

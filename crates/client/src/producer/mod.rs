@@ -523,7 +523,7 @@ impl Target<'_> {
         let state = &mut *guard;
         // Looked at under the lock: whoever marks a partition takes out what was appended before.
         let around = self.may_leave && shared.routing.policy.around_trouble;
-        if around && state.is_to_be_avoided() {
+        if around && routing::avoids(shared, self.topic, partition, state) {
             return Appended::BetterElsewhere;
         }
         let placed = match state.queue.try_append(&shared.policy, data) {

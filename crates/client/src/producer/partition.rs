@@ -214,11 +214,6 @@ impl PartitionState {
         anew && self.lane.is_some()
     }
 
-    /// Whether keyless records do better elsewhere: others are healthier, or what is here came back.
-    pub(super) fn is_to_be_avoided(&self) -> bool {
-        self.avoided || self.queue.is_doubtful()
-    }
-
     /// For which broker memory is reserved now.
     pub(super) fn account(&self) -> i32 {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)

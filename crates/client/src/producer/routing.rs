@@ -49,7 +49,7 @@ pub(super) struct Policy {
     /// Whether a partition acknowledges only when its in-sync replicas do.
     needs_replicas: bool,
     /// Whether partitions that have acknowledged something are preferred.
-    prefers_proven: bool,
+    pub(super) prefers_proven: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
 }
@@ -113,7 +113,8 @@ impl Routes {
         let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
         let former = self.by_lane.iter().find(|route| route.broker() == broker);
         let trial = former.map_or_else(Trial::default, |route| route.trial.carry_on());
-        Route { lane, partitions: partitions.into(), trial }
+        let pioneer = former.map_or(0, |route| route.pioneer.load(Ordering::Relaxed));
+        Route { lane, partitions: partitions.into(), trial, pioneer: pioneer.into() }
     }
 
     /// Whether partitions are left out because of trouble.
@@ -128,6 +129,8 @@ struct Route {
     /// Ascending.
     partitions: Box<[u32]>,
     trial: Trial,
+    /// Number plus one of the partition that takes everything while none is proven; 0 for none.
+    pioneer: AtomicU64,
 }
 
 /// What the choices of a producer came to.
@@ -236,6 +239,10 @@ impl Route {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
 
+    fn pioneer(&self) -> Option<u32> {
+        self.pioneer.load(Ordering::Relaxed).checked_sub(1).map(|p| p as u32)
+    }
+
     /// The `nth` partition if it is proven; otherwise one that is, or the one under trial.
     fn pick(&self, topic: &TopicState, nth: usize, now: Duration) -> Next {
         let standing = |index: u32| topic.partitions[index as usize].standing.at(now);
@@ -244,9 +251,16 @@ impl Route {
         };
         let trial = self.trial.partition(now).filter(is_open);
         let picked = pick(&self.partitions, nth, trial, standing);
-        let Some(picked) = picked else { return Next { partition: 0, probe: false } };
-        if picked.as_what != Role::Home {
-            self.trial.begin(picked.partition, now);
+        let Some(mut picked) = picked else { return Next { partition: 0, probe: false } };
+        match picked.as_what {
+            Role::Home => {}
+            Role::Trial => self.trial.begin(picked.partition, now),
+            Role::TrialForWant => match self.pioneer().filter(is_open) {
+                Some(pioneer) => picked.partition = pioneer,
+                None => {
+                    self.pioneer.store(u64::from(picked.partition) + 1, Ordering::Relaxed);
+                }
+            },
         }
         Next { partition: picked.partition, probe: picked.as_what == Role::Trial }
     }
@@ -262,6 +276,54 @@ impl Route {
             unanswered: lane.load.unanswered(now),
             busy: lane.load.is_busy(),
         }
+    }
+}
+
+/// Whether keyless records do better elsewhere: others are healthier, what is here came back, or its leader is yet to
+/// acknowledge something and it is not the one that finds out.
+pub(super) fn avoids(
+    shared: &Shared,
+    topic: &TopicState,
+    partition: &Partition,
+    state: &PartitionState,
+) -> bool {
+    if state.avoided {
+        return true;
+    }
+    if !shared.routing.policy.prefers_proven {
+        return state.queue.is_doubtful();
+    }
+    if partition.standing.is_proven() {
+        return false;
+    }
+    let routes = topic.routes.load();
+    let Some(route) = routes.by_lane.iter().find(|route| route.broker() == state.account()) else {
+        return true;
+    };
+    let index = partition.index as u32;
+    let now = shared.age(Instant::now());
+    route.pioneer() != Some(index) && route.trial.partition(now) != Some(index)
+}
+
+/// A partition is proven: what its broker's pioneer holds need not wait for that.
+pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition) {
+    let routes = topic.routes.load();
+    let account = partition.state.lock().account();
+    let Some(route) = routes.by_lane.iter().find(|route| route.broker() == account) else {
+        return;
+    };
+    let Some(pioneer) = route.pioneer.swap(0, Ordering::Relaxed).checked_sub(1) else { return };
+    let Some(pioneer) = topic.partitions.get(pioneer as usize) else { return };
+    if !pioneer.standing.is_proven() {
+        evacuate(shared, topic, pioneer);
+    }
+}
+
+/// A batch came back: another partition finds out whether the broker acknowledges anything.
+pub(super) fn refused(topic: &TopicState, partition: &Partition) {
+    let mine = partition.index as u64 + 1;
+    for route in &topic.routes.load().by_lane {
+        let _ = route.pioneer.compare_exchange(mine, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -371,7 +433,8 @@ pub(super) fn review(
         let mut state = partition.state.lock();
         let was_avoided = state.avoided;
         state.avoided = policy.around_trouble && outlook > best;
-        if state.avoided && !state.queue.is_drained() {
+        let unproven = policy.prefers_proven && avoids(shared, topic, partition, &state);
+        if (state.avoided || unproven) && !state.queue.is_drained() {
             left.push(partition.clone());
         } else if was_avoided && !state.avoided {
             // What has failed because of the trouble need not wait for the end of its back-off.
@@ -421,6 +484,11 @@ pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Part
     if !shared.routing.policy.moves {
         return;
     }
+    if shared.routing.policy.prefers_proven
+        && !avoids(shared, topic, partition, &partition.state.lock())
+    {
+        return;
+    }
     let ends = topic.kept.ends();
     if move_out(shared, topic, partition) == Moved::NotAll {
         keep(shared, topic, partition, ends);
@@ -444,7 +512,7 @@ pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
         let mut has_more = false;
         for index in kept {
             let Some(partition) = topic.partitions.get(index as usize) else { continue };
-            if partition.state.lock().is_to_be_avoided()
+            if avoids(shared, topic, partition, &partition.state.lock())
                 && move_out(shared, topic, partition) == Moved::NotAll
             {
                 has_more |= topic.kept.keep(index, ends);
@@ -485,7 +553,7 @@ fn place(
         let index = next_past(shared, topic, false, &passed).partition;
         let Some(partition) = topic.current().get(index as usize) else { break };
         let state = partition.state.lock();
-        if !Arc::ptr_eq(partition, from) && !state.is_to_be_avoided() {
+        if !Arc::ptr_eq(partition, from) && !avoids(shared, topic, partition, &state) {
             count(&shared.routing.counters.moved_batches, 1);
             count(&shared.routing.counters.moved_records, u64::from(batch.records));
             settle_in(shared, state, partition, batch);

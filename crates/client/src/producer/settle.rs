@@ -176,7 +176,13 @@ fn settle(
             let cause = broker_error(&sent, result);
             // Who is to lead has yet to learn of it: a matter of milliseconds, and its epoch may be known here already.
             let unknown = may_have_been_written(result.error);
-            lost_with(shared, sent, &cause, unknown, shared.backoff.soon());
+            let backoff =
+                if shared.config.try_leaders_alone || shared.config.prefer_proven_partitions {
+                    shared.backoff.brief()
+                } else {
+                    shared.backoff.soon()
+                };
+            lost_with(shared, sent, &cause, unknown, backoff);
         }
         Verdict::Retry { refresh_metadata } => {
             if refresh_metadata {
@@ -223,16 +229,14 @@ fn acknowledge(
 ) {
     let Sent { stats, partition, batch, leader, .. } = sent;
     let mut state = partition.state.lock();
-    if state.leader == leader {
-        partition.standing.prove();
-    }
+    let is_first = state.leader == leader && partition.standing.prove();
     let was_doubtful = state.queue.is_doubtful();
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
     state.set_last_error(None);
     resubmit(state, &partition);
-    if was_doubtful {
-        shared.reconsider(&partition);
+    if was_doubtful || is_first {
+        shared.reconsider(&partition, is_first);
     }
     let created = Instant::from_std(batch.created);
     let first_written = batch.first_taken.map_or(written, Instant::from_std);
@@ -313,7 +317,7 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     if !moved {
         shared.metadata.request_refresh(Some(&partition.topic));
     }
-    shared.evacuate(&partition);
+    shared.came_back(&partition);
     for batch in refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));

@@ -432,6 +432,14 @@ impl Shared {
         routing::is_stuck(self, leader, partitions, unreachable)
     }
 
+    /// A batch of a partition came back: what may move goes elsewhere.
+    pub(super) fn came_back(&self, partition: &Arc<Partition>) {
+        if let Some(topic) = self.topics.load().get(&partition.topic) {
+            routing::refused(topic, partition);
+            routing::evacuate(self, topic, partition);
+        }
+    }
+
     /// Moves what may move out of a partition whose last attempt failed.
     pub(super) fn evacuate(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
@@ -439,9 +447,12 @@ impl Shared {
         }
     }
 
-    /// A partition takes records again that had refused some.
-    pub(super) fn reconsider(&self, partition: &Partition) {
+    /// A partition takes records again that had refused some, or acknowledges for the first time under its leader.
+    pub(super) fn reconsider(&self, partition: &Partition, is_first: bool) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
+            if is_first && self.routing.policy.prefers_proven {
+                routing::proved(self, topic, partition);
+            }
             routing::reconsider(self, topic);
         }
     }

@@ -27,9 +27,15 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// The leader has acknowledged a batch.
-    pub(super) fn prove(&self) {
-        self.settles_at.store(PROVEN, Ordering::Relaxed);
+    /// The leader has acknowledged a batch. Whether that is news.
+    pub(super) fn prove(&self) -> bool {
+        self.settles_at.load(Ordering::Relaxed) != PROVEN
+            && self.settles_at.swap(PROVEN, Ordering::Relaxed) != PROVEN
+    }
+
+    /// Whether the leader has acknowledged a batch.
+    pub(super) fn is_proven(&self) -> bool {
+        self.settles_at.load(Ordering::Relaxed) == PROVEN
     }
 
     /// The leader is another one since `now`, or has refused a batch.
@@ -87,7 +93,7 @@ mod tests {
         standing.doubt(NOW);
         assert_eq!(standing.at(NOW), Known::Settling);
         assert_eq!(standing.at(NOW + SETTLING), Known::Untried);
-        standing.prove();
+        assert!(standing.prove());
         assert_eq!(standing.at(NOW), Known::Proven);
         standing.doubt(Duration::MAX - SETTLING);
         assert_ne!(standing.at(NOW), Known::Proven);

@@ -80,12 +80,18 @@ const FEW: Arm = Arm { name: "6-partitions", about: "everything on", properties:
 const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properties: &[] };
 /// Decision 0053.
 const PROVEN: &[(&str, &str)] = &[("curtail.prefer.proven.partitions", "true")];
-const FEW_PROVEN: Arm = Arm {
-    name: "proven-6-partitions",
-    about: "keyless records wait for new leaders one partition at a time",
+const MANY_PROVEN: Arm = Arm {
+    name: "proven-100-partitions",
+    about: "keyless records go to leaders that have acknowledged something",
     properties: PROVEN,
 };
-const MANY_PROVEN: Arm = Arm { name: "proven-100-partitions", ..FEW_PROVEN };
+const ALONE: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true")];
+const BOTH: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true"), PROVEN[0]];
+const MANY_ALONE: Arm =
+    Arm { name: "alone-100-partitions", about: "a new leader is tried alone", properties: ALONE };
+const MANY_BOTH: Arm =
+    Arm { name: "both-100-partitions", about: "both of these", properties: BOTH };
+const FEW_BOTH: Arm = Arm { name: "both-6-partitions", ..MANY_BOTH };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
 
@@ -108,7 +114,16 @@ impl Experiment for LeaderMove {
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
             ClusterKind::Apache => {
-                vec![FEW, MANY, FEW_PROVEN, MANY_PROVEN, FEW_BASELINE, MANY_BASELINE]
+                vec![
+                    FEW,
+                    MANY,
+                    FEW_BOTH,
+                    MANY_BOTH,
+                    MANY_PROVEN,
+                    MANY_ALONE,
+                    FEW_BASELINE,
+                    MANY_BASELINE,
+                ]
             }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
@@ -252,7 +267,7 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let few = [FEW.name, FEW_PROVEN.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let few = [FEW.name, FEW_BOTH.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant as StdInstant};
 use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
 
-use super::{Lane, Sent};
+use super::{Lane, Sent, Up};
 use crate::producer::{
     delivery::{Completion, Divided},
     partition::{Partition, PartitionState, Place},
@@ -19,6 +19,32 @@ enum Wait {
     ForAnotherId(i64),
     /// Records, an outcome, or the producer's identity: whoever brings it submits the partition again.
     ForNews,
+}
+
+/// What a request may carry of partitions whose current leader has acknowledged nothing yet. Such a leader is slow, and holds
+/// up whatever else is in its request or behind it (decision 0053).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tries {
+    /// Any number of them, with others.
+    Any,
+    /// One of them, alone.
+    Alone,
+    /// None: one is in flight.
+    Later,
+}
+
+impl Tries {
+    /// For the next request of this connection.
+    pub(super) fn of(shared: &Shared, up: &Up) -> Self {
+        if !shared.config.try_leaders_alone {
+            return Self::Any;
+        }
+        let mut in_flight = up.in_flight.iter().flat_map(|request| &request.batches);
+        match in_flight.all(|sent| sent.partition.standing.is_proven()) {
+            true => Self::Alone,
+            false => Self::Later,
+        }
+    }
 }
 
 /// A batch of which one record tries a leader.
@@ -42,11 +68,18 @@ impl Lane {
     ///
     /// A partition's lock is held from the look at its place until its place is settled: in between it could move to another
     /// lane. What must not run under these locks is left to the caller.
-    pub(super) fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Collected {
+    pub(super) fn collect(
+        self: &Arc<Self>,
+        shared: &Shared,
+        now: StdInstant,
+        tries: Tries,
+    ) -> Collected {
         let topics = shared.topics.load();
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
         let mut bytes = 0;
         let turn = shared.next_turn();
+        // They go to the front: the next request may begin with one.
+        let mut skipped = Vec::new();
         let mut work = self.turnstile.work();
         work.promote(self, now);
         // A partition that stays ready goes to the end of the list: each is looked at once a request.
@@ -67,6 +100,12 @@ impl Lane {
             // partition: an answer names only the partition, so two could not be told apart. If there is more, the
             // entry for it is further back.
             if state.was_taken_in(turn) {
+                continue;
+            }
+            let is_try = tries != Tries::Any && !partition.standing.is_proven();
+            if is_try && (tries == Tries::Later || !batches.is_empty()) {
+                drop(state);
+                skipped.push(partition);
                 continue;
             }
             let full = bytes + state.queue.next_len() > shared.config.max_request_size;
@@ -93,6 +132,9 @@ impl Lane {
                     }
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
+                    if is_try {
+                        break;
+                    }
                 }
                 Err(Wait::Until(at)) => {
                     state.place = Place::Timed;
@@ -106,6 +148,9 @@ impl Lane {
                 }
                 Err(Wait::ForNews) => state.place = Place::Idle,
             }
+        }
+        for partition in skipped.into_iter().rev() {
+            work.ready.push_front(partition);
         }
         drop(work);
         // The request groups partitions by topic.

@@ -154,7 +154,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     open_batch(&shared, &partition, now);
     partition.state.lock().place = Place::Ready;
     first.submit(&partition, Readiness::Now);
-    let collected = first.collect(&shared, now);
+    let collected = first.collect(&shared, now, Tries::Any);
     assert!(collected.batches.is_empty(), "the overdue batch is skipped");
     assert_eq!(collected.overdue.len(), 1);
     shared.expire(&partition, None);
@@ -162,7 +162,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
 
     let second = partition.state.lock().lane.clone().expect("a leader");
     assert_eq!(second.broker, 2);
-    let sent = second.collect(&shared, now + shared.config.linger).batches;
+    let sent = second.collect(&shared, now + shared.config.linger, Tries::Any).batches;
     assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
     shared.stop();
 }
@@ -351,4 +351,34 @@ async fn a_request_of_overdue_batches_alone_is_never_written() {
         assert_eq!(shared.memory.available(), shared.config.buffer_memory);
         shared.stop();
     }
+}
+
+#[tokio::test]
+async fn a_leader_on_trial_is_alone_in_its_request_and_others_wait_for_its_response() {
+    let shared = start(Duration::from_secs(5), Acks::Leader);
+    let [proven, tried] = adopt(&shared, 1, 5);
+    let lane = proven.state.lock().lane.clone().expect("a leader");
+    assert!(proven.standing.prove());
+    let now = Instant::now().into_std();
+    let old = now - shared.config.linger;
+    let queue_all = || {
+        for partition in [&proven, &tried] {
+            drop(open_batch(&shared, partition, old));
+            partition.state.lock().place = Place::Ready;
+            lane.submit(partition, Readiness::Now);
+        }
+    };
+    let indexes = |tries| -> Vec<i32> {
+        let sent = lane.collect(&shared, now, tries).batches;
+        sent.iter().map(|sent| sent.partition.index).collect()
+    };
+    queue_all();
+    assert_eq!(
+        indexes(Tries::Alone),
+        [proven.index],
+        "nothing shares a request with the one tried"
+    );
+    assert_eq!(indexes(Tries::Later), Vec::<i32>::new(), "one is in flight");
+    assert_eq!(indexes(Tries::Alone), [tried.index], "it has kept its turn");
+    shared.stop();
 }
