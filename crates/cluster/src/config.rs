@@ -107,7 +107,7 @@ pub enum Plant {
     ElectUncleanly,
     /// A follower gives consumers records that are not committed.
     ServeUncommitted,
-    /// Retention deletes one segment too many.
+    /// Retention leaves only the active segment as soon as it deletes any.
     RetainTooLittle,
 }
 

@@ -635,7 +635,7 @@ impl PartitionLog {
             return Ok(0);
         }
         if self.config.plant == Some(Plant::RetainTooLittle) {
-            delete = self.segments.len().min(delete + 1);
+            delete = delete.max(self.segments.len() - 1);
         }
         if delete == self.segments.len() {
             self.roll()?;

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Shared, Stage, reader, topics::Place};
 use crate::{
-    history::{NeedlessReset, Outcome, Stray},
+    history::{NeedlessReset, Outcome, Sent, Stray},
     net::{self, Client},
     plan::{GapPlan, Host, Retention, SHRINKING},
     trace::now,
@@ -61,8 +61,14 @@ fn need_not_keep(shared: &Shared, retention: Retention, partition: i32, before: 
             _ => true,
         }),
         Retention::Bytes(bytes) => {
-            let after = (to_topic.count() as u64).saturating_sub(before as u64);
-            after * RECORD_BYTES >= bytes
+            // A record without an outcome may be in any partition.
+            let is_elsewhere = |sent: &&Sent| match sent.outcome {
+                Outcome::Acknowledged { partition, .. } => partition != place,
+                Outcome::NotWritten { .. } => true,
+                Outcome::MaybeWritten { .. } | Outcome::Pending => false,
+            };
+            let here = to_topic.filter(|sent| !is_elsewhere(sent)).count() as u64;
+            here.saturating_sub(before as u64) * RECORD_BYTES >= bytes
         }
     }
 }
@@ -71,7 +77,7 @@ impl Deletions {
     /// Whether the log of a partition may have started at this offset.
     fn may_start_at(&self, shared: &Shared, partition: i32, offset: i64) -> bool {
         if let Some(retention) = shared.plan.gaps.and_then(|gaps| gaps.retention) {
-            return need_not_keep(shared, retention, partition, offset);
+            return offset == 0 || need_not_keep(shared, retention, partition, offset);
         }
         let deleted = self.0.lock();
         offset == 0 || deleted.get(&partition).is_some_and(|d| d.requested.contains(&offset))

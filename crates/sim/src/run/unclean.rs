@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{Consumer, Error, OffsetAndMetadata, TopicPartition};
 use curtail_net::{Entropy, Env};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{Shared, host::Power, reader, topics::Place};
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 
 /// Polls without a record at the end of the logs, so that a pending report of a truncation arrives.
 const QUIET: usize = 30;
+
+/// How long a replica may take to fall out of sync: twice `replica.lag.time.max.ms`.
+const OUT_OF_SYNC: Duration = Duration::from_secs(3);
 
 /// Takes a replica out of sync, and then all others away, until it leads although it lacks records.
 pub(super) async fn elect(shared: &Shared, survivor: i32, isolated: bool, lasts: Duration) {
@@ -40,7 +43,9 @@ pub(super) async fn elect(shared: &Shared, survivor: i32, isolated: bool, lasts:
         let isr = shared.cluster.isr(place.name, place.partition);
         isr.is_some_and(|isr| !isr.contains(&survivor))
     };
-    shared.cluster.wait_until(|_| losing(shared).iter().all(is_out)).await;
+    // A replica of a partition without new records stays in sync, and its election is clean.
+    let all_out = shared.cluster.wait_until(|_| losing(shared).iter().all(is_out));
+    let _ = timeout(OUT_OF_SYNC, all_out).await;
     sleep(lasts).await;
     for other in &others {
         shared.switch(*other).set(Power::Off(Crash::KeepsAll));
