@@ -44,6 +44,8 @@ caught! {
         bump_restarts_every_partition::idle_partitions_begin_the_new_epoch_at_zero,
         exhausted_epoch::the_next_bump_gets_a_new_producer_id,
         failed_sends_leave_a_gap::records_after_an_outage_are_written;
+    forgotten_doubts_are_caught: DoubtForgotten by
+        expired_sequence_reused::an_expired_record_keeps_its_sequence_number;
     joins_before_commits_are_caught: NoFlushBeforeRejoin by
         stale_records_after_rebalance::members_of_the_classic_protocol_hand_over_exactly;
     fetches_from_before_a_seek_are_caught: FetchAfterSeek by

@@ -23,6 +23,7 @@ cases! {
     dead_leader,
     empty_batch,
     exhausted_epoch,
+    expired_sequence_reused,
     failed_sends_leave_a_gap,
     failure_behind_a_doubtful_batch,
     fenced_member,

@@ -79,7 +79,7 @@ fn three_uncleanly() -> State {
 
 fn allow_unclean(state: &mut State) {
     let name = "unclean.leader.election.enable".to_owned();
-    state.alter_config("t", &[(name, ConfigEdit::Set("true".to_owned()))]).unwrap();
+    state.alter_config("t", &[(name, ConfigEdit::Set("true".to_owned()))].into()).unwrap();
 }
 
 fn unclean_elections(state: &State) -> u64 {
