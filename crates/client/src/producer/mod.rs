@@ -227,7 +227,9 @@ impl Producer {
     /// Appends a record to its partition's batch, waiting up to `max.block.ms` for the topic's metadata and for
     /// room in `buffer.memory`. The acknowledgement is awaited on the [`Delivery`].
     ///
-    /// Records of one partition keep the order in which `send` was called.
+    /// Records with a key or an explicit partition keep the order in which `send` was called, within their partition. So do
+    /// others, except those of a batch that moved because its partition could not acknowledge: at its new partition it goes
+    /// before batches that were begun later, but behind those already sent.
     ///
     /// # Errors
     /// Nothing was sent: the record is too large, the topic or partition does not exist, memory stayed full, or
