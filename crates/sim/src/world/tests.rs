@@ -120,7 +120,12 @@ fn a_consumer_soon_asks_a_new_leader_again() {
         let world = World::new(model(), seed).unwrap();
         let handle = world.handle();
         let waited = world.run(async move {
-            let config = ClusterConfig { brokers: 2, ..ClusterConfig::default() };
+            // A follower that asks the new leader too early keeps the record from being committed meanwhile.
+            let config = ClusterConfig {
+                brokers: 2,
+                replica_fetch_backoff: Duration::from_millis(1),
+                ..ClusterConfig::default()
+            };
             let cluster = handle.start_cluster(config).await.unwrap();
             cluster.create_topic("t", 1, 2, &[]).unwrap();
             cluster.settled().await;
