@@ -58,9 +58,12 @@ pub(crate) struct RunArguments {
     /// The project's folder `peers`, where it is not in the current directory or above it.
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
-    /// Run only this arm.
-    #[arg(long, value_name = "NAME")]
-    arm: Option<String>,
+    /// Run only these arms, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    arm: Vec<String>,
+    /// How many times to run each arm, interleaved, on one cluster [default: the experiment's own number].
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
     /// Length of the runs as a part of the full one, above 0 and at most 1.
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
@@ -145,7 +148,8 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         arguments.names.iter().map(|name| experiments::find(name)).collect::<Result<_, _>>()?;
     let setting = Setting {
         cluster: arguments.cluster.clone(),
-        arm: arguments.arm.clone(),
+        arms: arguments.arm.clone(),
+        rounds: arguments.rounds,
         clients: arguments.client.clone(),
         peers: arguments.peers.clone(),
         scale: arguments.scale,

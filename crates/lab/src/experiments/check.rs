@@ -11,7 +11,7 @@ use std::{
 use curtail::{Acks, Consumer, ConsumerConfig, TopicPartition};
 
 use super::{
-    Sample,
+    Figure, Sample,
     load::{EARLIER, Fate, Sent, number},
 };
 use crate::perf::{Error, Result, client_runtime};
@@ -53,6 +53,9 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
     sample.lost += findings.lost;
     sample.duplicated += findings.duplicated;
     sample.reordered += findings.reordered;
+    if order == Order::Acknowledged {
+        sample.note("records_behind_later", Figure::Total(findings.behind_later as f64));
+    }
     Ok(())
 }
 
@@ -121,6 +124,8 @@ pub(crate) struct Findings {
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) reordered: u64,
+    /// Records behind one that was sent after them.
+    pub(crate) behind_later: u64,
 }
 
 /// Holds what became of the records against what was found.
@@ -131,6 +136,7 @@ pub(crate) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
         for &(offset, number) in records {
             places.entry(number).or_default().push((partition, offset));
         }
+        findings.behind_later += out_of_sending_order(records, 1);
         findings.reordered += match order {
             Order::Sent => out_of_sending_order(records, 1),
             Order::SentInTurn(producers) => out_of_sending_order(records, producers),

@@ -94,6 +94,14 @@ const MANY_BOTH: Arm =
 const FEW_BOTH: Arm = Arm { name: "both-6-partitions", ..MANY_BOTH };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
+const KEYED: Arm = Arm {
+    name: "keyed-100-partitions",
+    about: "everything on, records with keys",
+    properties: &[],
+};
+const KEYED_BOTH: Arm = Arm { name: "both-keyed-100-partitions", ..MANY_BOTH };
+/// Different keys of the keyed arms.
+const KEYS: u64 = 10_000;
 
 /// `leader-move`.
 pub(super) struct LeaderMove;
@@ -123,6 +131,8 @@ impl Experiment for LeaderMove {
                     MANY_ALONE,
                     FEW_BASELINE,
                     MANY_BASELINE,
+                    KEYED,
+                    KEYED_BOTH,
                 ]
             }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
@@ -267,6 +277,7 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
+    let keyed = [KEYED.name, KEYED_BOTH.name].contains(&turn.arm.name);
     let few = [FEW.name, FEW_BOTH.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
@@ -279,7 +290,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         warmup: (RATE * run.as_secs_f64() * 0.2) as u64,
         rate: RATE,
         size: SIZE,
-        keys: Keys::None,
+        keys: if keyed { Keys::Cycle(KEYS) } else { Keys::None },
         placement: Placement::Producer,
         seed: turn.setting.seed,
         warm_up: true,
@@ -305,7 +316,8 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     for (asked, known) in moves {
         sample.mark(sent.start, asked, known, "all leaders move, until every broker knows");
     }
-    read_back(&sent, Order::Acknowledged, &mut sample)?;
+    let order = if keyed { Order::Sent } else { Order::Acknowledged };
+    read_back(&sent, order, &mut sample)?;
     sample.note("first_broker_knows_ms", Figure::Worst(seen.first.as_secs_f64() * 1000.0));
     sample.note("all_brokers_know_ms", Figure::Worst(seen.all.as_secs_f64() * 1000.0));
     sample.note("stall_ms", worst_ms(sent.longest_silence(0)));

@@ -413,7 +413,8 @@ pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
 }
 
 /// As [`rehearse`], in a separate topic with this number of partitions, deleted afterwards, with a script that is given the start of
-/// each run and the topic: the brokers are warm, and the topic of the run is new.
+/// each run and the topic: the brokers are warm, and the topic of the run is new. They still are in later turns, so only
+/// the first turn rehearses.
 ///
 /// # Errors
 /// As [`Load::run`].
@@ -423,7 +424,7 @@ pub(super) fn rehearse_elsewhere(
     partitions: i32,
     script: impl Fn(Instant, &str) -> Result<()> + Sync,
 ) -> Result<()> {
-    if turn.setting.cluster != ClusterKind::Apache {
+    if turn.setting.cluster != ClusterKind::Apache || !turn.is_first {
         return Ok(());
     }
     let topic = format!("{}-rehearsal", load.topic);

@@ -138,8 +138,10 @@ impl fmt::Display for ClusterKind {
 pub struct Setting {
     /// Where.
     pub cluster: ClusterKind,
-    /// The only arm to run; all of them without it.
-    pub arm: Option<String>,
+    /// The arms to run; empty for all.
+    pub arms: Vec<String>,
+    /// How many times each arm runs; `None` for the experiment's own number.
+    pub rounds: Option<u32>,
     /// The clients to run the arms with, at least one.
     pub clients: Vec<Client>,
     /// The project's folder `peers/`, which the drivers of other clients are built from; without it the one in the
@@ -162,7 +164,8 @@ impl Setting {
     pub fn new(cluster: ClusterKind) -> Self {
         Self {
             cluster,
-            arm: None,
+            arms: Vec::new(),
+            rounds: None,
             clients: vec![Client::Curtail],
             peers: None,
             scale: 1.0,
@@ -179,6 +182,9 @@ impl Setting {
         let twice = |at: usize| self.clients[..at].contains(&self.clients[at]);
         if self.clients.is_empty() || (0..self.clients.len()).any(twice) {
             return Err(Error::Options("name at least one client, and each of them once".into()));
+        }
+        if self.rounds == Some(0) {
+            return Err(Error::Options("the number of rounds must be at least 1".into()));
         }
         Ok(())
     }
@@ -203,6 +209,8 @@ pub struct Turn<'a> {
     pub arm: &'a Arm,
     /// How many times each arm has run before.
     pub round: u32,
+    /// Whether no turn came before, of any arm.
+    pub is_first: bool,
     /// The whole setting.
     pub setting: &'a Setting,
     /// The driver of the client that is measured; `None` for Curtail.

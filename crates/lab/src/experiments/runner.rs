@@ -117,7 +117,7 @@ fn measure(
     if setting.cluster == ClusterKind::Apache && !testbed.bootstrap().is_empty() {
         warm_brokers(&testbed, setting.seed, told)?;
     }
-    let rounds = experiment.rounds(setting);
+    let rounds = setting.rounds.unwrap_or_else(|| experiment.rounds(setting));
     let of = rounds as usize * pairs.len();
     for done in 0..of {
         let (round, place) = (done / pairs.len(), done % pairs.len());
@@ -129,7 +129,8 @@ fn measure(
         told(Event::Turn { arm: arm.name, client, done, of });
         let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
         let round = round as u32;
-        let turn = Turn { testbed: &testbed, arm: &arm, round, setting, driver, told };
+        let is_first = done == 0;
+        let turn = Turn { testbed: &testbed, arm: &arm, round, is_first, setting, driver, told };
         let started = now_ms();
         let mut sample = experiment.turn(&turn);
         if let Ok(sample) = &mut sample {
@@ -271,14 +272,16 @@ fn report(
 /// The arms to run.
 fn chosen(experiment: &dyn Experiment, setting: &Setting) -> Result<Vec<Arm>> {
     let arms = experiment.arms(setting);
-    let Some(name) = &setting.arm else { return Ok(arms) };
-    if let Some(arm) = arms.iter().find(|arm| arm.name == name) {
-        return Ok(vec![*arm]);
+    if setting.arms.is_empty() {
+        return Ok(arms);
     }
-    let names: Vec<_> = arms.iter().map(|arm| arm.name).collect();
-    Err(Error::Options(format!(
-        "{} has no arm '{name}'; it has {}",
-        experiment.name(),
-        names.join(", ")
-    )))
+    if let Some(name) = setting.arms.iter().find(|name| arms.iter().all(|arm| arm.name != **name)) {
+        let names: Vec<_> = arms.iter().map(|arm| arm.name).collect();
+        return Err(Error::Options(format!(
+            "{} has no arm '{name}'; it has {}",
+            experiment.name(),
+            names.join(", ")
+        )));
+    }
+    Ok(arms.into_iter().filter(|arm| setting.arms.iter().any(|name| name == arm.name)).collect())
 }

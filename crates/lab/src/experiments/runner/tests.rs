@@ -111,6 +111,25 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
 }
 
 #[test]
+fn chosen_arms_run_for_the_chosen_rounds() {
+    let named = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let experiment = Noting::default();
+    let setting =
+        Setting { arms: named(&["ours"]), rounds: Some(3), ..setting(&[Client::Curtail]) };
+    run(&experiment, &setting, &mut |_| {}).unwrap();
+    assert_eq!(*experiment.0.lock(), ["lab-x-ours-0", "lab-x-ours-1", "lab-x-ours-2"]);
+    for (setting, expected) in [
+        (Setting { rounds: Some(0), ..setting.clone() }, "the number of rounds must be at least 1"),
+        (
+            Setting { arms: named(&["ours", "mine"]), ..setting },
+            "noting has no arm 'mine'; it has plain, ours",
+        ),
+    ] {
+        assert_eq!(run(&experiment, &setting, &mut |_| {}).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn a_run_without_any_arm_says_why() {
     let experiment = Noting::default();
     for (clients, expected) in [

@@ -126,7 +126,7 @@ fn brokers_are_restarted_in_turn_and_a_consumer_reads_beside() {
 #[test]
 fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
     for arm in ["classic-3", "consumer-1"] {
-        let setting = Setting { arm: Some(arm.to_owned()), ..setting(0.002, 1) };
+        let setting = Setting { arms: vec![arm.to_owned()], ..setting(0.002, 1) };
         let json = || {
             let report = run(find("e2e").unwrap(), &setting, &mut |_| {}).unwrap();
             let arm = &report.arms[0];
@@ -144,7 +144,7 @@ fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
 
 /// An arm of an experiment, of which nothing was lost, repeated, reordered or refused.
 fn intact(experiment: &str, name: &str, setting: Setting) -> ArmReport {
-    let setting = Setting { arm: Some(name.to_owned()), ..setting };
+    let setting = Setting { arms: vec![name.to_owned()], ..setting };
     let report = run(find(experiment).unwrap(), &setting, &mut |_| {}).unwrap();
     let arm = report.arms.into_iter().next().unwrap();
     assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
