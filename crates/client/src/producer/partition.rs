@@ -7,8 +7,9 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use curtail_proto::{accumulator::PartitionQueue, metadata::Leader};
@@ -33,6 +34,17 @@ pub(super) enum Place {
     Timed,
     /// In its lane's ready list.
     Ready,
+}
+
+/// When the newest batch that was sent was begun, in milliseconds of the producer's age. Outlives the queue's memory, which a
+/// partition at rest gives back.
+#[derive(Debug, Default)]
+struct NewestSent(AtomicU32);
+
+impl NewestSent {
+    fn millis(age: Duration) -> u32 {
+        u32::try_from(age.as_millis()).unwrap_or(u32::MAX)
+    }
 }
 
 /// What a partition has acknowledged. Never goes back.
@@ -94,6 +106,8 @@ pub(super) struct Partition {
     pub(super) index: i32,
     /// What its leader has shown, for the choice of keyless records.
     pub(super) standing: Standing,
+    /// The newest batch that was sent.
+    newest_sent: NewestSent,
     /// What was acknowledged; written under the lock of the state.
     pub(super) counts: Counts,
     pub(super) state: Mutex<PartitionState>,
@@ -138,7 +152,21 @@ impl Partition {
             busy: None,
         };
         let (standing, counts) = (Standing::default(), Counts::default());
-        Arc::new(Self { topic, index, standing, counts, state: Mutex::new(state) })
+        let newest_sent = NewestSent::default();
+        Arc::new(Self { topic, index, standing, newest_sent, counts, state: Mutex::new(state) })
+    }
+
+    /// A batch begun at this age of the producer is sent. The caller holds the lock of the state.
+    pub(super) fn sends(&self, begun: Duration) {
+        let begun = NewestSent::millis(begun);
+        if begun > self.newest_sent.0.load(Ordering::Relaxed) {
+            self.newest_sent.0.store(begun, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a batch begun later than this one, by a millisecond at least, was sent already.
+    pub(super) fn has_sent_newer(&self, begun: Duration) -> bool {
+        self.newest_sent.0.load(Ordering::Relaxed) > NewestSent::millis(begun)
     }
 
     /// Gives back what only a partition with something to do needs, if nothing is forgotten by that.

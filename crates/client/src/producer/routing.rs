@@ -142,6 +142,7 @@ pub(super) struct Counters {
     probes: AtomicU64,
     moved_batches: AtomicU64,
     moved_records: AtomicU64,
+    behind_newer: AtomicU64,
 }
 
 /// How keyless records were routed, in numbers since the producer's start.
@@ -160,6 +161,8 @@ pub struct RoutingMetrics {
     pub moved_batches: u64,
     /// Records in them.
     pub moved_records: u64,
+    /// Of these, records that came to a partition that had already been sent newer ones, and so are written after them.
+    pub records_behind_newer: u64,
 }
 
 impl Counters {
@@ -172,6 +175,7 @@ impl Counters {
             probes: read(&self.probes),
             moved_batches: read(&self.moved_batches),
             moved_records: read(&self.moved_records),
+            records_behind_newer: read(&self.behind_newer),
         }
     }
 }
@@ -573,6 +577,9 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
+    if partition.has_sent_newer(shared.age(Instant::from_std(batch.created))) {
+        count(&shared.routing.counters.behind_newer, u64::from(batch.records));
+    }
     shared.keeps_deadline_of(&batch, &state);
     state.wake(&shared.awake);
     state.queue.adopt(batch);

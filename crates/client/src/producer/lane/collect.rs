@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Instant as StdInstant};
 
 use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
+use tokio::time::Instant;
 
-use super::{Lane, Sent, Up};
+use super::{Lane, Sent, tries::Tries};
 use crate::producer::{
     delivery::{Completion, Divided},
     partition::{Partition, PartitionState, Place},
@@ -19,32 +20,6 @@ enum Wait {
     ForAnotherId(i64),
     /// Records, an outcome, or the producer's identity: whoever brings it submits the partition again.
     ForNews,
-}
-
-/// What a request may carry of partitions whose current leader has acknowledged nothing yet. Such a leader is slow, and holds
-/// up whatever else is in its request or behind it (decision 0053).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tries {
-    /// Any number of them, with others.
-    Any,
-    /// One of them, alone.
-    Alone,
-    /// None: one is in flight.
-    Later,
-}
-
-impl Tries {
-    /// For the next request of this connection.
-    pub(super) fn of(shared: &Shared, up: &Up) -> Self {
-        if !shared.config.try_leaders_alone {
-            return Self::Any;
-        }
-        let mut in_flight = up.in_flight.iter().flat_map(|request| &request.batches);
-        match in_flight.all(|sent| sent.partition.standing.is_proven()) {
-            true => Self::Alone,
-            false => Self::Later,
-        }
-    }
 }
 
 /// A batch of which one record tries a leader.
@@ -76,7 +51,7 @@ impl Lane {
     ) -> Collected {
         let topics = shared.topics.load();
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
-        let mut bytes = 0;
+        let (mut bytes, mut tried) = (0, 0);
         let turn = shared.next_turn();
         // They go to the front: the next request may begin with one.
         let mut skipped = Vec::new();
@@ -102,8 +77,8 @@ impl Lane {
             if state.was_taken_in(turn) {
                 continue;
             }
-            let is_try = tries != Tries::Any && !partition.standing.is_proven();
-            if is_try && (tries == Tries::Later || !batches.is_empty()) {
+            let is_try = !partition.standing.is_proven();
+            if !tries.admits(is_try, tried, batches.len()) {
                 drop(state);
                 skipped.push(partition);
                 continue;
@@ -122,6 +97,7 @@ impl Lane {
             match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {
                     bytes += batch.payload().len();
+                    partition.sends(shared.age(Instant::from_std(batch.created)));
                     let more = !state.queue.is_drained();
                     let leader = state.leader;
                     state.taken(turn);
@@ -132,9 +108,7 @@ impl Lane {
                     }
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
-                    if is_try {
-                        break;
-                    }
+                    tried += usize::from(is_try);
                 }
                 Err(Wait::Until(at)) => {
                     state.place = Place::Timed;

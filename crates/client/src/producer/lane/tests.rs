@@ -374,11 +374,59 @@ async fn a_leader_on_trial_is_alone_in_its_request_and_others_wait_for_its_respo
     };
     queue_all();
     assert_eq!(
-        indexes(Tries::Alone),
+        indexes(Tries::Apart(1)),
         [proven.index],
         "nothing shares a request with the one tried"
     );
     assert_eq!(indexes(Tries::Later), Vec::<i32>::new(), "one is in flight");
-    assert_eq!(indexes(Tries::Alone), [tried.index], "it has kept its turn");
+    assert_eq!(indexes(Tries::Apart(1)), [tried.index], "it has kept its turn");
+    shared.stop();
+}
+
+/// A request in flight with a batch of each of these.
+fn request(lane: &Arc<Lane>, shared: &Shared, partitions: &[&Arc<Partition>]) -> Request {
+    let now = Instant::now();
+    for partition in partitions {
+        drop(open_batch(shared, partition, now.into_std() - shared.config.linger));
+        partition.state.lock().place = Place::Ready;
+        lane.submit(partition, Readiness::Now);
+    }
+    let batches = lane.collect(shared, now.into_std(), Tries::Any).batches;
+    assert_eq!(batches.len(), partitions.len());
+    Request { batches, written: now, ahead: 0, version: 9, reserved: 0, stray: None }
+}
+
+#[tokio::test]
+async fn tries_double_while_full_requests_are_acknowledged_quickly() {
+    let shared = start(Duration::from_secs(5), Acks::Leader);
+    let [a, b] = adopt(&shared, 1, 5);
+    let lane = a.state.lock().lane.clone().expect("a leader");
+    let (quick, slow) = (Duration::from_millis(20), Duration::from_millis(81));
+    let doubt = || [&a, &b].map(|partition| partition.standing.doubt(Duration::ZERO));
+    let mut trying = Trying::default();
+    let one = request(&lane, &shared, &[&a]);
+    assert_eq!(trying.next([&one].into_iter()), Tries::Later, "one is in flight");
+    trying.answered(&one, quick);
+    assert!(a.standing.prove());
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2));
+    assert_eq!(trying.next([&one].into_iter()), Tries::Apart(2), "its leader is proven");
+    trying.answered(&one, slow);
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2), "it was no try");
+    doubt();
+    let two = request(&lane, &shared, &[&a, &b]);
+    trying.answered(&two, quick);
+    assert!(a.standing.prove() && b.standing.prove());
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(4));
+    doubt();
+    trying.answered(&two, quick);
+    assert!(a.standing.prove() && b.standing.prove());
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(1), "two did not fill it");
+    for (took, refused) in [(slow, false), (quick, true)] {
+        trying = Trying { most: 2, quickest: quick, ..Trying::default() };
+        doubt();
+        trying.answered(&two, took);
+        assert!(a.standing.prove() && (refused || b.standing.prove()));
+        assert_eq!(trying.next(std::iter::empty()), Tries::Apart(1), "{took:?} {refused}");
+    }
     shared.stop();
 }
