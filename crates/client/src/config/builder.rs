@@ -212,8 +212,8 @@ setters! { ProducerConfig:
     /// Sets `curtail.prefer.proven.partitions`: whether keyless records prefer partitions whose current leader has
     /// acknowledged something.
     prefer_proven_partitions: bool;
-    /// Sets `curtail.try.leaders.alone`: whether a request to a partition's new leader carries nothing else, one at a time for
-    /// each broker, until that leader has acknowledged something.
+    /// Sets `curtail.try.leaders.alone`: whether partitions whose current leader has acknowledged nothing share no request with
+    /// others, and few with each other, one such request per broker at a time.
     try_leaders_alone: bool;
     /// Sets `curtail.broker.memory.percent`: what one broker's records may hold of `buffer.memory`, in percent of
     /// what is free; 0 for no bound.

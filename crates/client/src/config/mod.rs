@@ -239,10 +239,11 @@ pub struct ProducerConfig {
     /// Java client, where they wait; as a property `curtail.route.around.trouble`.
     pub route_around_trouble: bool,
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
-    /// broker one at a time; as a property `curtail.prefer.proven.partitions`. Off: its gain is still to be measured.
+    /// broker one at a time; as a property `curtail.prefer.proven.partitions`.
     pub prefer_proven_partitions: bool,
-    /// Whether a request to a partition's new leader carries nothing else, one at a time for each broker, until that leader
-    /// has acknowledged something; as a property `curtail.try.leaders.alone`.
+    /// Whether partitions whose current leader has acknowledged nothing share no request with others, and few with each other:
+    /// one at first, twice as many after each request that was acknowledged quickly. One such request is in flight per broker.
+    /// As a property `curtail.try.leaders.alone`.
     pub try_leaders_alone: bool,
     /// How much of `buffer.memory` one broker's records may hold while other brokers are in use, in percent of what
     /// is free at the same time: with 100, one broker that does not acknowledge holds half of the memory at most. 0
@@ -281,8 +282,8 @@ impl Default for ProducerConfig {
             partitioner_rack_aware: false,
             partitioner: None,
             route_around_trouble: true,
-            prefer_proven_partitions: false,
-            try_leaders_alone: false,
+            prefer_proven_partitions: true,
+            try_leaders_alone: true,
             broker_memory_percent: 100,
         }
     }

@@ -7,7 +7,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -34,17 +34,6 @@ pub(super) enum Place {
     Timed,
     /// In its lane's ready list.
     Ready,
-}
-
-/// When the newest batch that was sent was begun, in milliseconds of the producer's age. Outlives the queue's memory, which a
-/// partition at rest gives back.
-#[derive(Debug, Default)]
-struct NewestSent(AtomicU32);
-
-impl NewestSent {
-    fn millis(age: Duration) -> u32 {
-        u32::try_from(age.as_millis()).unwrap_or(u32::MAX)
-    }
 }
 
 /// What a partition has acknowledged. Never goes back.
@@ -106,8 +95,6 @@ pub(super) struct Partition {
     pub(super) index: i32,
     /// What its leader has shown, for the choice of keyless records.
     pub(super) standing: Standing,
-    /// The newest batch that was sent.
-    newest_sent: NewestSent,
     /// What was acknowledged; written under the lock of the state.
     pub(super) counts: Counts,
     pub(super) state: Mutex<PartitionState>,
@@ -123,6 +110,8 @@ pub(super) struct PartitionState {
     pub(super) lane: Option<Arc<Lane>>,
     /// Whether keyless records go elsewhere because of trouble that others do not have.
     pub(super) avoided: bool,
+    /// When the newest batch that was sent was begun, in milliseconds of the producer's age. The queue forgets at rest.
+    newest_sent_ms: u32,
     /// In a transactional producer: the transaction that it last was part of.
     pub(super) enlisted: Enlisted,
     /// There whenever the queue is not at rest.
@@ -148,25 +137,12 @@ impl Partition {
             leader: Leader::NONE,
             lane,
             avoided: false,
+            newest_sent_ms: 0,
             enlisted: Enlisted::default(),
             busy: None,
         };
         let (standing, counts) = (Standing::default(), Counts::default());
-        let newest_sent = NewestSent::default();
-        Arc::new(Self { topic, index, standing, newest_sent, counts, state: Mutex::new(state) })
-    }
-
-    /// A batch begun at this age of the producer is sent. The caller holds the lock of the state.
-    pub(super) fn sends(&self, begun: Duration) {
-        let begun = NewestSent::millis(begun);
-        if begun > self.newest_sent.0.load(Ordering::Relaxed) {
-            self.newest_sent.0.store(begun, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a batch begun later than this one, by a millisecond at least, was sent already.
-    pub(super) fn has_sent_newer(&self, begun: Duration) -> bool {
-        self.newest_sent.0.load(Ordering::Relaxed) > NewestSent::millis(begun)
+        Arc::new(Self { topic, index, standing, counts, state: Mutex::new(state) })
     }
 
     /// Gives back what only a partition with something to do needs, if nothing is forgotten by that.
@@ -206,6 +182,16 @@ impl PartitionState {
         let result = BatchResult::new(partition.topic.clone(), partition.index);
         unresolved.push_back(result.clone());
         result
+    }
+
+    /// A batch begun at this age of the producer is sent.
+    pub(super) fn sends(&mut self, begun: Duration) {
+        self.newest_sent_ms = self.newest_sent_ms.max(millis(begun));
+    }
+
+    /// Whether a batch begun later than this one, by a millisecond at least, was sent already.
+    pub(super) fn has_sent_newer(&self, begun: Duration) -> bool {
+        self.newest_sent_ms > millis(begun)
     }
 
     /// A batch was taken in this turn; see [`super::shared::Shared::next_turn`].
@@ -252,4 +238,8 @@ impl PartitionState {
         let unresolved = self.busy.iter().flat_map(|busy| &busy.unresolved);
         unresolved.filter(|result| !result.is_resolved()).cloned()
     }
+}
+
+fn millis(age: Duration) -> u32 {
+    u32::try_from(age.as_millis()).unwrap_or(u32::MAX)
 }

@@ -577,7 +577,7 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
-    if partition.has_sent_newer(shared.age(Instant::from_std(batch.created))) {
+    if state.has_sent_newer(shared.age(Instant::from_std(batch.created))) {
         count(&shared.routing.counters.behind_newer, u64::from(batch.records));
     }
     shared.keeps_deadline_of(&batch, &state);

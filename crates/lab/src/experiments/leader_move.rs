@@ -61,37 +61,47 @@ const STAY: (&str, &str) = ("curtail.route.around.trouble", "false");
 const HINTS: Arm = Arm {
     name: "hints",
     about: "the refusal names the next leader, the batch goes there at once (KIP-951)",
-    properties: &[("curtail.leader.discovery", "hint"), STAY],
+    properties: &[("curtail.leader.discovery", "hint"), STAY, NEITHER[0], NEITHER[1]],
 };
 const REFRESH: Arm = Arm {
     name: "refresh",
     about: "a full metadata refresh, then no back-off (the KIP's rejected alternative)",
-    properties: &[("curtail.leader.discovery", "refresh"), STAY],
+    properties: &[("curtail.leader.discovery", "refresh"), STAY, NEITHER[0], NEITHER[1]],
 };
 const BASELINE: Arm = Arm {
     name: "baseline",
     about: "a full metadata refresh and the back-off: clients before KIP-951",
-    properties: &[("curtail.leader.discovery", "refresh-and-back-off"), STAY],
+    properties: &[
+        ("curtail.leader.discovery", "refresh-and-back-off"),
+        STAY,
+        NEITHER[0],
+        NEITHER[1],
+    ],
 };
 
 const EVERYTHING: Arm = Arm { name: "default", about: "everything on", properties: &[] };
 
 const FEW: Arm = Arm { name: "6-partitions", about: "everything on", properties: &[] };
 const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properties: &[] };
-/// Decision 0053.
-const PROVEN: &[(&str, &str)] = &[("curtail.prefer.proven.partitions", "true")];
+/// Both mechanisms of decision 0053 off.
+const NEITHER: &[(&str, &str)] =
+    &[("curtail.prefer.proven.partitions", "false"), ("curtail.try.leaders.alone", "false")];
+const FEW_NEITHER: Arm = Arm { name: "neither-6-partitions", ..MANY_NEITHER };
+const MANY_NEITHER: Arm = Arm {
+    name: "neither-100-partitions",
+    about: "new leaders are treated as those that have acknowledged something",
+    properties: NEITHER,
+};
 const MANY_PROVEN: Arm = Arm {
     name: "proven-100-partitions",
-    about: "keyless records go to leaders that have acknowledged something",
-    properties: PROVEN,
+    about: "keyless records prefer leaders that have acknowledged something; requests do not care",
+    properties: &[NEITHER[1]],
 };
-const ALONE: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true")];
-const BOTH: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true"), PROVEN[0]];
-const MANY_ALONE: Arm =
-    Arm { name: "alone-100-partitions", about: "a new leader is tried alone", properties: ALONE };
-const MANY_BOTH: Arm =
-    Arm { name: "both-100-partitions", about: "both of these", properties: BOTH };
-const FEW_BOTH: Arm = Arm { name: "both-6-partitions", ..MANY_BOTH };
+const MANY_ALONE: Arm = Arm {
+    name: "alone-100-partitions",
+    about: "new leaders share few requests; keyless records go to any",
+    properties: &[NEITHER[0]],
+};
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
 const KEYED: Arm = Arm {
@@ -99,7 +109,7 @@ const KEYED: Arm = Arm {
     about: "everything on, records with keys",
     properties: &[],
 };
-const KEYED_BOTH: Arm = Arm { name: "both-keyed-100-partitions", ..MANY_BOTH };
+const KEYED_NEITHER: Arm = Arm { name: "neither-keyed-100-partitions", ..MANY_NEITHER };
 /// Different keys of the keyed arms.
 const KEYS: u64 = 10_000;
 
@@ -125,14 +135,14 @@ impl Experiment for LeaderMove {
                 vec![
                     FEW,
                     MANY,
-                    FEW_BOTH,
-                    MANY_BOTH,
+                    FEW_NEITHER,
+                    MANY_NEITHER,
                     MANY_PROVEN,
                     MANY_ALONE,
                     FEW_BASELINE,
                     MANY_BASELINE,
                     KEYED,
-                    KEYED_BOTH,
+                    KEYED_NEITHER,
                 ]
             }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
@@ -277,8 +287,8 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let keyed = [KEYED.name, KEYED_BOTH.name].contains(&turn.arm.name);
-    let few = [FEW.name, FEW_BOTH.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let keyed = [KEYED.name, KEYED_NEITHER.name].contains(&turn.arm.name);
+    let few = [FEW.name, FEW_NEITHER.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));

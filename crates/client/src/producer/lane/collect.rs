@@ -97,7 +97,7 @@ impl Lane {
             match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {
                     bytes += batch.payload().len();
-                    partition.sends(shared.age(Instant::from_std(batch.created)));
+                    state.sends(shared.age(Instant::from_std(batch.created)));
                     let more = !state.queue.is_drained();
                     let leader = state.leader;
                     state.taken(turn);

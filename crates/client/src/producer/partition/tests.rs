@@ -38,10 +38,10 @@ fn an_error_is_kept_until_a_batch_was_written_after_it() {
 fn newest_sent_batch_outlives_the_rest_and_never_goes_back() {
     let partition = Partition::new("t".into(), 0, None);
     let ms = Duration::from_millis;
-    assert!(!partition.has_sent_newer(ms(0)), "nothing was sent");
-    partition.sends(ms(10));
-    partition.sends(ms(7));
+    assert!(!partition.state.lock().has_sent_newer(ms(0)), "nothing was sent");
+    partition.state.lock().sends(ms(10));
+    partition.state.lock().sends(ms(7));
     partition.rest();
-    assert!(partition.has_sent_newer(ms(9)));
-    assert!(!partition.has_sent_newer(ms(10)), "it is the newest itself");
+    assert!(partition.state.lock().has_sent_newer(ms(9)));
+    assert!(!partition.state.lock().has_sent_newer(ms(10)), "it is the newest itself");
 }
