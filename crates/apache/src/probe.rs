@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 const METADATA: i16 = 3;
-/// The oldest version in which an empty topic list asks for no topic.
+/// The oldest version in which an empty topic list requests no topic.
 const VERSION: i16 = 1;
 const CLIENT_ID: &[u8] = b"curtail-apache";
 const LARGEST_ANSWER: usize = 1 << 20;
