@@ -1,6 +1,6 @@
-//! Records of `__consumer_offsets`, in the versions of Kafka's OffsetCommitKey and
-//! OffsetCommitValue, GroupMetadataKey and GroupMetadataValue that its tools and older brokers
-//! read. Those of the consumer protocol are in [`consumer`].
+//! Records of `__consumer_offsets`, in the versions that Kafka's tools and older brokers read:
+//! OffsetCommitKey and OffsetCommitValue, GroupMetadataKey and GroupMetadataValue. Records of the
+//! consumer protocol are in [`consumer`].
 
 mod consumer;
 
