@@ -1,5 +1,5 @@
-//! A group under test: its state machine, the time, the cluster's topics, and the group loaded from
-//! its records.
+//! A group under test: its state machine, the time, the cluster's topics, and the group as loaded
+//! from its records.
 
 use std::collections::BTreeSet;
 
