@@ -49,19 +49,19 @@ struct Inner {
     lanes: BTreeMap<i32, Arc<Lane>>,
     /// Lanes without a task yet.
     new: Vec<Arc<Lane>>,
-    /// Leader and leader epoch of every partition that was put into a lane.
+    /// Leader and leader epoch of every partition in a lane.
     following: BTreeMap<PartitionKey, (i32, i32)>,
 }
 
-/// Where an incarnation of a leader listens.
+/// The address and epoch of a leader's incarnation.
 type Incarnation = Option<(SocketAddr, i64)>;
 
-/// What is fetched from one incarnation of a leader.
+/// The partitions fetched from one incarnation of a leader.
 pub(crate) struct Lane {
     leader: i32,
     incarnation: Incarnation,
     followed: Mutex<BTreeMap<PartitionKey, Followed>>,
-    /// Partitions were added; only a lane with nothing to fetch waits for that.
+    /// Notified when partitions were added; only a lane with nothing to fetch waits for it.
     added: Notify,
     ended: Notify,
 }
@@ -86,7 +86,7 @@ impl Lane {
         self.followed.lock().is_empty()
     }
 
-    /// Leader epoch in which a partition is followed now.
+    /// Returns the leader epoch in which a partition is followed now.
     fn leader_epoch(&self, key: PartitionKey) -> Option<i32> {
         self.followed.lock().get(&key).map(|followed| followed.leader_epoch)
     }
@@ -101,7 +101,7 @@ impl Lane {
 }
 
 impl Fetchers {
-    /// Follows the leaders of a metadata version from now on. `roles` are the replicas here that it changed.
+    /// Follows the leaders of a metadata version. `roles` are the local replicas that it changed.
     pub(crate) fn apply(&self, me: i32, image: &Image, roles: Vec<Role>) {
         let mut inner = self.0.lock();
         inner.replace_incarnations(image);
@@ -131,7 +131,7 @@ impl Fetchers {
         self.0.lock().leave(key);
     }
 
-    /// Lanes that need a task.
+    /// Returns the lanes that need a task.
     pub(crate) fn take_new(&self) -> Vec<Arc<Lane>> {
         std::mem::take(&mut self.0.lock().new)
     }
