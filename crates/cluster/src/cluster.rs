@@ -388,9 +388,8 @@ impl ClusterHandle {
         }
     }
 
-    /// Returns once every running broker has the controller's current metadata, except brokers
-    /// whose metadata is held back ([`ClusterHandle::freeze_metadata`],
-    /// [`ClusterHandle::cut_off`]).
+    /// Returns once every running broker has the controller's current metadata. Brokers with held
+    /// back metadata do not count ([`ClusterHandle::freeze_metadata`], [`ClusterHandle::cut_off`]).
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -104,7 +104,7 @@ impl Session {
         self.order.values().filter_map(item).collect()
     }
 
-    /// Records a partition's response and returns whether it has changed. Partitions with records
+    /// Tracks a partition's response and returns whether it has changed. Partitions with records
     /// move to the end of the order, so that the others get their turn in the next response.
     fn answered(&mut self, key: &Key, answer: &FetchPartitionResponse) -> bool {
         let Some(cached) = self.partitions.get_mut(key) else { return true };

@@ -127,8 +127,8 @@ impl BrokerSettings {
         let (of_all, own) = (given(Whose::Brokers), given(Whose::Broker(broker)));
         let mut all = (*of_all).clone();
         all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-        // The controller has validated the overrides. One from an earlier version may be unknown
-        // now; then no override applies.
+        // The controller has validated the overrides. An override from an earlier version may be
+        // unknown now; then none of them applies.
         let config = with_given(config, &all).unwrap_or_else(|reason| {
             tracing::warn!(broker, reason, "changed settings are not used");
             config.clone()
