@@ -90,7 +90,7 @@ impl Server {
         let stderr = writer.try_clone().map_err(Error::io("copy a pipe"))?;
         command.stdin(Stdio::null()).stdout(writer).stderr(stderr).process_group(0);
         let child = command.spawn().map_err(Error::io(format!("start {command:?}")))?;
-        drop(command); // It holds our ends of the pipe, which would hide the end of the output.
+        drop(command); // It holds write ends of the pipe, which would prevent its end of file.
         let progress =
             Arc::new(Progress { stage: Mutex::new(Stage::Starting), changed: Condvar::new() });
         let seen = Arc::clone(&progress);

@@ -174,9 +174,9 @@ pub struct ClusterConfig {
     /// `log.retention.check.interval.ms`: interval between removals of old segments and inactive
     /// producers.
     pub log_retention_check_interval: Duration,
-    /// `producer.id.expiration.ms`: how long a partition keeps the state of a silent producer.
+    /// `producer.id.expiration.ms`: how long a partition keeps the state of an inactive producer.
     pub producer_id_expiration: Duration,
-    /// Epoch of each new producer id. A high one lets the epochs of a test run out.
+    /// Epoch of each new producer id. A high one lets a test exhaust the epochs.
     #[doc(hidden)]
     pub first_producer_epoch: i16,
     /// `log.message.timestamp.type`.

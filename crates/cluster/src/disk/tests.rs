@@ -13,7 +13,7 @@ fn on_both(check: fn(&dyn Disk, &Path)) {
 }
 
 #[test]
-fn appended_bytes_can_be_read_at_any_place() {
+fn appended_bytes_can_be_read_at_any_offset() {
     on_both(|disk, dir| {
         disk.create_dir_all(dir).unwrap();
         disk.create_dir_all(dir).unwrap();

@@ -1,13 +1,15 @@
-//! Replication: for every leader it follows, a broker has one lane, a task with a connection and a fetch session that cover
-//! all partitions this leader leads. It keeps the rules of Apache Kafka's `AbstractFetcherThread` and
-//! `AbstractFetcherManager` with `num.replica.fetchers=1`, because clients wait for them (decision 0054).
+//! Replication: a broker has one lane for every leader it follows. A lane is a task with a
+//! connection and a fetch session for all partitions of that leader. It follows the rules of Apache
+//! Kafka's `AbstractFetcherThread` and `AbstractFetcherManager` with `num.replica.fetchers=1`,
+//! because clients wait for replication (decision 0054).
 //!
 //! # Invariants
-//! - Nothing interrupts an outstanding fetch but the end of its lane. A partition added to a lane waits until that fetch
-//!   returns: for `replica.fetch.wait.max.ms` unless the leader has data.
-//! - The partitions that one metadata version brings enter their lanes together: no fetch has only some of them.
-//! - A lane without partitions ends with the metadata version that took the last one. The next partition of that leader
-//!   gets a new lane, which fetches at once.
+//! - Only the end of its lane interrupts an outstanding fetch. A partition added to a lane waits
+//!   until that fetch returns: for `replica.fetch.wait.max.ms` unless the leader has data.
+//! - All partitions of one metadata version are added to their lanes together: no fetch has only
+//!   some of them.
+//! - A lane without partitions ends with the metadata version that removed the last one. The next
+//!   partition of that leader gets a new lane, which fetches immediately.
 //! - A new incarnation of the leader gets a new lane: the connections to the previous one are dead.
 //!
 //! # Locks

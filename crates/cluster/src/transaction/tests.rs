@@ -168,7 +168,7 @@ fn exhausted_epochs_lead_to_a_new_producer_id() {
 }
 
 #[test]
-fn every_new_producer_gets_a_new_epoch() {
+fn init_producer_id_gives_every_new_producer_a_new_epoch() {
     let init = |txn: &Txn, expected| {
         txn.init(expected, 9, NOW, Version::Two, || NEW_ID).map(|init| match init {
             Init::Ready(next) => {

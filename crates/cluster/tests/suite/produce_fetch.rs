@@ -247,7 +247,7 @@ async fn data_and_topics_survive_a_restart_of_the_whole_cluster() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_named() {
+async fn an_error_names_the_port_that_is_in_use() {
     let cluster = start(config(1)).await;
     let addr = cluster.broker(1).unwrap().addr();
     let config = ClusterConfig { ports: curtail_cluster::Ports::From(addr.port()), ..config(1) };

@@ -319,7 +319,7 @@ async fn read_committed_readers_see_only_committed_records() {
 }
 
 #[tokio::test]
-async fn with_version_one_producers_add_their_partitions() {
+async fn version_one_producers_add_their_partitions_themselves() {
     let cluster = prepared(ClusterConfig { transaction_version: 1, ..config(3) }).await;
     cluster.create_topic("t", 1, 3, &[]).expect("the topic is new");
     cluster.settled().await;

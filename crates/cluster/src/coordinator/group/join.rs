@@ -500,7 +500,7 @@ impl Group {
             Stored::Assignment { generation } => {
                 let current =
                     self.state == GroupState::CompletingRebalance && self.generation == generation;
-                // A newer rebalance has already answered the waiting requests.
+                // A newer rebalance has already responded to the waiting requests.
                 if !current {
                     return out;
                 }

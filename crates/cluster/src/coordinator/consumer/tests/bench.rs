@@ -234,7 +234,7 @@ impl Bench {
 }
 
 #[test]
-fn cut_records_are_refused() {
+fn truncated_records_are_refused() {
     let mut epochs = Epochs::new();
     epochs.entry(topic_id("t")).or_default().extend([(0, 3), (1, 4)]);
     let profile = Profile {
