@@ -1,4 +1,4 @@
-//! The coordinator is played by hand, and so is the clock.
+//! The tests play the coordinator and the clock.
 
 use super::*;
 
@@ -110,7 +110,7 @@ impl Member {
         handover
     }
 
-    /// Through the first rebalance, as `m` in generation 1.
+    /// Completes the first rebalance, as `m` in generation 1.
     fn settle(&mut self, indexes: &[i32]) {
         self.flush();
         self.find(1);
@@ -203,7 +203,7 @@ fn an_eager_member_lets_go_of_everything_first() {
     let mut member = Member::new(Assignor::Sticky);
     member.settle(&[0, 1]);
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
-    // The application takes its time, and the member goes on beating and may commit.
+    // The application takes long to revoke; the member continues its heartbeats and may commit.
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
     assert_eq!(member.machine.standing(), Standing::Member(identity(1, "m")));
     assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0, 1])));
@@ -235,7 +235,7 @@ fn a_cooperative_member_lets_go_only_of_what_moves() {
     member.given(&[0]);
     let adopt = Handover::Adopt { revoked: keys(&[1]), added: Vec::new() };
     assert_eq!(member.hand_over(), adopt);
-    // What it gave up is handed out in the next rebalance.
+    // The next rebalance assigns the revoked partition.
     member.flush();
     assert_eq!(member.expect_join("m").owned, assignor::by_topic(&keys(&[0])));
     member.join_behind(3, "m");
@@ -260,7 +260,7 @@ fn an_offer_that_was_not_taken_is_dropped() {
 }
 
 #[test]
-fn what_the_application_has_begun_it_finishes() {
+fn a_started_handover_is_finished_before_a_later_event_applies() {
     for code in [ErrorCode::REBALANCE_IN_PROGRESS, ErrorCode::UNKNOWN_MEMBER_ID] {
         let mut member = Member::new(Assignor::CooperativeSticky);
         member.flush();
@@ -305,7 +305,7 @@ fn other_topics_need_a_rebalance() {
         assert_eq!(keys.len(), revoked);
         member.flush();
         assert_eq!(member.expect_join("m").topics, ["u".into()]);
-        // And once more while it joins: the answer is for the former topics.
+        // The topics change again during the join: the response is for the previous topics.
         member.machine.subscribe(["v".into()].into(), member.now);
         member.join_behind(2, "m");
         member.given(&[]);
@@ -325,7 +325,7 @@ fn a_member_that_is_not_known_any_more_has_lost_its_partitions() {
             if by_commit {
                 let now = member.now;
                 assert!(!member.machine.commit_refused(&identity(1, "m"), code, now));
-                // A commit of long ago says nothing.
+                // A commit of an earlier generation is not evidence.
                 assert!(member.machine.commit_refused(&identity(0, "m"), code, now));
             } else {
                 member.beat(refused(code));
@@ -352,7 +352,7 @@ fn a_fenced_member_stops() {
     member.expect_join("");
 }
 
-/// A member whose first JoinGroup was answered with an error.
+/// A member whose first JoinGroup was refused.
 fn refused_to_join(code: ErrorCode) -> Member {
     let mut member = Member::new(Assignor::Range);
     member.flush();
@@ -363,7 +363,7 @@ fn refused_to_join(code: ErrorCode) -> Member {
 }
 
 #[test]
-fn what_can_be_mended_is_tried_again_with_the_next_poll() {
+fn a_fixable_refusal_is_retried_with_the_next_poll() {
     for (code, lasts) in [
         (ErrorCode::GROUP_AUTHORIZATION_FAILED, false),
         (ErrorCode::GROUP_MAX_SIZE_REACHED, false),
@@ -487,10 +487,10 @@ fn an_application_that_does_not_poll_gives_its_partitions_up() {
     }
 }
 
-/// The coordinator gives a static member that comes back what it was last given, and begins no rebalance. What was to
-/// move from it in the next one would be read by nobody.
+/// The coordinator gives a returning static member its last assignment, and begins no rebalance. No member would read
+/// the partitions that it had to revoke in the next one.
 #[test]
-fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
+fn a_static_member_that_lost_partitions_to_revoke_requests_a_rebalance() {
     let instance = Some("static".into());
     let mut member =
         Member::with(Settings { instance, ..settings(&[Assignor::CooperativeSticky]) });
@@ -500,7 +500,7 @@ fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
     member.expect_join("m");
     member.join_behind(2, "m");
     member.given(&[0]);
-    // The application does not take that offer: it does not poll any more.
+    // The application does not take that offer, because it no longer polls.
     member.pass(301 * SECOND);
     member.next();
     assert_eq!(member.hand_over(), Handover::Lose(keys(&[0, 1, 2])));
@@ -554,7 +554,7 @@ fn a_member_id_that_is_required_again_and_again_is_asked_for_with_backoff() {
 }
 
 #[test]
-fn who_leaves_says_so_unless_it_is_static() {
+fn a_leaving_member_sends_leave_group_unless_it_is_static() {
     for instance in [None, Some("i".into())] {
         let is_static = instance.is_some();
         let mut member = Member::with(Settings { instance, ..settings(&[Assignor::Range]) });
@@ -586,7 +586,7 @@ fn a_farewell_does_not_wait_for_a_coordinator_that_cannot_be_found() {
 }
 
 #[test]
-fn whoever_leaves_while_it_joins_wants_no_answer() {
+fn a_member_that_leaves_while_joining_ignores_the_response() {
     let mut member = Member::new(Assignor::Range);
     member.flush();
     member.find(1);
