@@ -120,7 +120,8 @@ impl Balance {
         true
     }
 
-    /// Returns the partition to move instead of `key`: a partition of the same topic that `from` has and that belonged to `to`.
+    /// Returns the partition to move instead of `key`: a partition of the same topic that `from` has and that
+    /// belonged to `to`.
     fn home_again(&self, key: &Key, from: &Arc<str>, to: &Arc<str>) -> Key {
         let came_from = |other: &&Key| other.0 == key.0 && self.origin.get(*other) == Some(to);
         let candidate = self.assigned.get(from).and_then(|keys| keys.iter().find(came_from));
