@@ -1,4 +1,4 @@
-//! What is encoded is what is decoded, one batch or many.
+//! Decoding returns what was encoded, in one batch or many.
 
 use super::*;
 
