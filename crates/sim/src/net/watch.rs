@@ -126,7 +126,7 @@ impl Watch {
         stale
     }
 
-    /// A response answers its request and every earlier one: those before it that have none were sent with `acks=0`.
+    /// Removes the request of a response, and every earlier one: those without a response were sent with `acks=0`.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for frame in frames(&mut self.read, bytes) {
             let Ok(id) = header::correlation_id(&frame) else { continue };
