@@ -94,9 +94,8 @@ pub struct Counts {
 }
 
 impl Report {
-    /// The trace without its log lines, which are no events and not part of the hash: whether a log statement is heard
-    /// also depends on who listens in other tests of the process at that moment, as `tracing` keeps the interest in
-    /// each statement once for all.
+    /// The trace without its log lines, which are no events and not part of the hash. They also depend on other tests in
+    /// the process, because `tracing` caches the interest in each log statement.
     pub fn events(&self) -> impl Iterator<Item = &String> {
         const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
         self.trace.iter().filter(|line| {
@@ -130,7 +129,7 @@ pub(crate) struct Shared {
     pub(crate) controller_disk: MemDisk,
     pub(crate) casualties: Arc<Mutex<Casualties>>,
     pub(crate) history: Arc<Mutex<History>>,
-    /// What the run is waiting for, for the report of one that hangs.
+    /// What the run is waiting for, for the report of a hang.
     pub(crate) waiting_for: Arc<Mutex<String>>,
     pub(crate) stage: watch::Sender<Stage>,
     /// End offsets of the partitions, once they are final.
@@ -174,7 +173,7 @@ impl Shared {
     }
 }
 
-/// Runs a plan on a thread of its own, and gives it up when its virtual time stands still.
+/// Runs a plan on a separate thread, and abandons it if its virtual time stops.
 pub fn run(plan: &Plan, keep: Keep) -> Report {
     let (done, report) = mpsc::channel();
     let trace = Trace::new(keep);

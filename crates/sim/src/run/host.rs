@@ -9,7 +9,7 @@ use tokio::{
 use super::Shared;
 use crate::plan::Crash;
 
-/// Whether a broker's process is to run. Thrown by the faults, obeyed by the host.
+/// Whether a broker's process should run. The faults set it; the host follows it.
 pub(crate) struct Switch {
     on: watch::Sender<Power>,
 }
