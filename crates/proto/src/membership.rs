@@ -168,7 +168,7 @@ pub enum Step {
     GroupHeartbeat(Node, GroupHeartbeat),
     /// Resolve the names of these topics, not beyond this time, and report with [`Membership::resolved`].
     Resolve(Vec<Uuid>, Instant),
-    /// Tell this broker that the member has gone, and report with [`Membership::left`].
+    /// Tell this broker that the member has left, and report with [`Membership::left`].
     Leave(Node, Identity),
 }
 

@@ -1,4 +1,4 @@
-//! Seeds for one kind of trouble at a time, and for each kind a planted bug that its seeds must find.
+//! Seeds with one kind of fault each, and for each kind a planted bug that its seeds must find.
 
 use std::collections::BTreeMap;
 

@@ -198,12 +198,12 @@ fn name<T>() -> &'static str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// What the decoder is shown of large 32-bit integers.
+/// How the decoder sees large 32-bit integers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum View {
-    /// `i32::MIN` in their place.
+    /// As `i32::MIN`.
     Masked,
-    /// Themselves, after the masked view has shown that none is a length.
+    /// Unchanged, after the masked view has shown that none is a length.
     Plain,
 }
 
@@ -254,8 +254,8 @@ impl Guard {
         length > HARMLESS.max(self.rest.len().min(MAX_ELEMENTS)) as u64
     }
 
-    /// The varint at the front. Not every byte read is one, but no other field of a byte goes with what
-    /// follows it into a number so large, unless the message is malformed.
+    /// The varint at the front. Not every byte read is one. But unless the message is malformed, no other one-byte
+    /// field forms such a large number with the bytes after it.
     fn front_varint(&self) -> u64 {
         let mut value = 0;
         for (i, byte) in self.rest.iter().take(5).enumerate() {

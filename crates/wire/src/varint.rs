@@ -151,7 +151,7 @@ pub fn push_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Reads an unsigned number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads an unsigned number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
 /// [`VarintError`] where the number is cut off or too long.
@@ -189,7 +189,7 @@ fn read_u32_long(rest: &[u8], at: &mut usize) -> Result<u32, VarintError> {
     Err(VarintError::Truncated)
 }
 
-/// Reads an unsigned number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads an unsigned number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
 /// [`VarintError`] where the number is cut off or too long.
@@ -227,7 +227,7 @@ fn read_u64_long(rest: &[u8], at: &mut usize) -> Result<u64, VarintError> {
     Err(VarintError::Truncated)
 }
 
-/// Reads a zigzag number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads a zigzag number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
 /// [`VarintError`] where the number is cut off or too long.
@@ -236,7 +236,7 @@ pub fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintError> {
     read_u32(bytes, at).map(unzigzag_32)
 }
 
-/// Reads a zigzag number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads a zigzag number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
 /// [`VarintError`] where the number is cut off or too long.

@@ -141,14 +141,14 @@ fn check_read_order(read: &[ReadBack]) -> Vec<Violation> {
     violations
 }
 
-/// Brokers that have lost nothing refuse no sequence number for good, unless the topic was replaced.
+/// Checks that brokers that have lost nothing refuse no sequence number for good, unless the topic was replaced.
 fn check_refusals(history: &History) -> impl Iterator<Item = Violation> {
     const REFUSALS: [&str; 3] =
         ["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"];
     history.sent.iter().filter(|sent| !history.buried.contains(&sent.id)).filter_map(|sent| {
-        // What may have been written may follow a lost batch, and then fails with the refusal that ended its wait.
+        // A batch that may have been written may follow a lost one; it then fails with the refusal that ended its wait.
         let Outcome::NotWritten { error } = &sent.outcome else { return None };
-        // A rival or an abort explains what a transactional producer receives. A batch that waits for an earlier one may be
+        // A rival or an abort explains a transactional producer's error. A batch that waits for an earlier one may be
         // refused until it expires.
         let refused = history.transactions.is_empty()
             && !error.contains("delivery.timeout.ms")

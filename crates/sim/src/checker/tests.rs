@@ -27,7 +27,7 @@ fn read(number: u32, partition: i32, offset: i64) -> ReadBack {
     ReadBack { partition, offset, id: Some(id(1, number)) }
 }
 
-/// With a consumer that was given what is in the log.
+/// Checks a history whose consumer returned exactly the log.
 fn judge(sent: Vec<Sent>, read: Vec<ReadBack>) -> Vec<Violation> {
     check(&History { sent, consumed: read.clone(), read, ..History::default() })
 }

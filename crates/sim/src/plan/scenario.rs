@@ -49,11 +49,11 @@ pub enum Scenario {
     Cuts,
     /// The clocks of the hosts jump and drift.
     Clocks,
-    /// Disks run full, and machines lose what they had not synced.
+    /// Disks run full, and machines lose unsynced data.
     Disks,
     /// Producers with one record at a time and quiet periods: only its own wake-up gets a record sent.
     Sparse,
-    /// Machines die and keep any part of what they had not synced.
+    /// Machines die and keep any part of their unsynced data.
     TornDisks,
     /// Disks return errors, and appends take long.
     FailingDisks,

@@ -1,4 +1,4 @@
-//! The host that makes things go wrong, and right again.
+//! The host that causes the faults and undoes them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -156,7 +156,7 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
     trace.event("chaos", format_args!("end {fault:?}"));
 }
 
-/// The brokers that are down, by what brought them down.
+/// The brokers that are down, by cause.
 #[derive(Default)]
 pub(crate) struct Casualties {
     down: BTreeSet<i32>,

@@ -182,7 +182,7 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// What the next record of a partition may be.
+/// The possible next records of a partition.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     /// The one at this offset.

@@ -1,4 +1,4 @@
-//! The members of a consumer group, one host for each place: they read what the producers write, and come and go.
+//! The members of a consumer group, one host for each place. They read the producers' records, join and leave.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Name of the group.
 pub(super) const GROUP: &str = "members";
-/// What the client id of every member begins with; its number follows.
+/// Prefix of every member's client id; its number follows.
 pub(super) const CLIENT: &str = "member-";
 
 /// More lives than a place has.
@@ -165,7 +165,7 @@ struct Member {
     next: Next,
     /// Outcomes of commits.
     commits: JoinSet<()>,
-    /// With [`MemberBug::ReadOn`]: what the application was given and has not looked at.
+    /// With [`MemberBug::ReadOn`]: records that the application received and has not worked on.
     unread: Vec<(i32, i64)>,
 }
 
@@ -331,7 +331,7 @@ fn config(shared: &Shared, group: &GroupPlan, life: &LifePlan) -> ConsumerConfig
     }
 }
 
-/// Notes how partitions come and go.
+/// Records the assignment and revocation of partitions.
 struct Witness {
     shared: Shared,
     number: u32,

@@ -23,7 +23,7 @@ fn subscription() -> Subscription {
     }
 }
 
-/// The same as a message of the generated codec.
+/// The same subscription as a message of the generated codec.
 fn generated(subscription: &Subscription, version: i16) -> ConsumerProtocolSubscription {
     let text = |text: &str| cold::StrBytes::from_string(text.to_owned());
     let mut wanted = ConsumerProtocolSubscription::default()

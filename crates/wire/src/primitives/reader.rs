@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         self.encoding
     }
 
-    /// Reads what follows in another encoding.
+    /// Reads the following fields in another encoding.
     pub fn set_encoding(&mut self, encoding: Encoding) {
         self.encoding = encoding;
     }

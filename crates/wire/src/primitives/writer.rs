@@ -59,7 +59,7 @@ impl Writer {
         Self::append_to(Vec::with_capacity(capacity))
     }
 
-    /// Continues after what `buffer` holds, in the classic encoding.
+    /// Continues after the contents of `buffer`, in the classic encoding.
     #[must_use]
     pub fn append_to(buffer: Vec<u8>) -> Self {
         Self { buffer, encoding: Encoding::Classic }

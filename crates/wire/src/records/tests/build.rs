@@ -1,4 +1,4 @@
-//! What the builder says about sizes, and what it writes into the header.
+//! The sizes that the builder reports, and the header that it writes.
 
 use super::*;
 

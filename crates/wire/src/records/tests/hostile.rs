@@ -12,7 +12,7 @@ fn samples() -> Vec<Sample> {
     vec![headed, plain, Sample::new("k", &"x".repeat(100), 1_699_999_999_000)]
 }
 
-/// The body of a record behind its length, with numbers chosen freely.
+/// The body of a record after its length, with arbitrary numbers.
 fn record(parts: &[i32], tail: &[u8]) -> Vec<u8> {
     let mut body = vec![0];
     for &part in parts {
@@ -294,8 +294,8 @@ proptest! {
         }
     }
 
-    /// Valid records with a few bytes changed, compressed behind a valid checksum: what a hostile
-    /// peer can do that the network cannot.
+    /// Valid records with a few bytes changed, compressed behind a valid checksum. A hostile peer can send them;
+    /// network damage cannot produce them.
     #[test]
     fn changed_records(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
