@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_order_waits_unless_nothing_is_before_it() {
+    fn out_of_order_is_retried_unless_no_batch_is_before_it() {
         let error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
         assert_eq!(classify(error, LATER), Verdict::Retry { refresh_metadata: false });
         assert_eq!(classify(error, NEXT), Verdict::RetryInNextEpoch);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_written_late_is_given_its_whole_time() {
+    fn a_request_written_late_gets_its_whole_timeout() {
         let now = Instant::now();
         let second = std::time::Duration::from_secs(1);
         let mut fifo = InFlight::default();

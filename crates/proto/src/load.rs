@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overdue_answer_counts_from_its_request() {
+    fn an_overdue_response_counts_from_its_request() {
         let load = Load::default();
         load.set_sent(100, false, Some(Duration::ZERO));
         assert!(load.is_busy());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_counts_only_when_nothing_more_can_be_sent() {
+    fn a_queue_counts_only_while_no_more_can_be_sent() {
         let load = Load::default();
         load.set_held(10_000);
         load.set_sent(1_000, false, Some(ms(10)));

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_a_multiple_of_what_is_usual_within_floor_and_ceiling() {
+    fn the_limit_is_a_multiple_of_the_usual_time_within_floor_and_ceiling() {
         assert_eq!(POLICY.limit(&after([3; 100])), POLICY.floor);
         let limit = POLICY.limit(&after([100; 200]));
         assert!(limit >= ms(400) && limit < ms(410), "{limit:?}");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_below_the_floor_gives_way() {
+    fn a_ceiling_below_the_floor_is_ignored() {
         let policy = Suspicion { ceiling: ms(100), ..POLICY };
         assert_eq!(policy.limit(&after([1])), POLICY.floor);
     }

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_names_its_record_and_a_damaged_one_nobody() {
+    fn a_value_identifies_its_record_and_a_damaged_one_none() {
         for number in 0..50 {
             let id = RecordId { producer: 3, number };
             let mut bytes = value(id);

@@ -288,7 +288,7 @@ fn sequences_count_records_and_survive_retries() {
 }
 
 #[test]
-fn nothing_overtakes_a_batch_that_is_sent_again() {
+fn no_batch_overtakes_a_retried_batch() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -671,7 +671,7 @@ fn only_unsent_unbound_batches_move() {
 }
 
 #[test]
-fn a_batch_that_moved_expires_when_it_would_have() {
+fn a_moved_batch_keeps_its_expiry_time() {
     let now = Instant::now();
     let policy = policy(60, 0);
     let later = now + Duration::from_secs(60);

@@ -52,7 +52,7 @@ fn shown(assignments: &Assignments) -> String {
 }
 
 #[test]
-fn range_gives_neighbours_topic_by_topic() {
+fn range_assigns_adjacent_partitions_topic_by_topic() {
     let cases: [(Counts<'_>, Vec<Member>, &str); 7] = [
         (&[], vec![member("a", &["t"])], "a: "),
         (&[("t", 3)], vec![member("a", &["t"])], "a: t-0 t-1 t-2"),
@@ -82,7 +82,7 @@ fn range_gives_neighbours_topic_by_topic() {
 }
 
 #[test]
-fn round_robin_goes_in_turn() {
+fn round_robin_assigns_partitions_in_turn() {
     let cases: [(Counts<'_>, Vec<Member>, &str); 5] = [
         (&[], vec![member("a", &["t"])], "a: "),
         (&[("t", 2), ("u", 2)], vec![member("a", &["t"])], "a: t-0 t-1"),
@@ -111,7 +111,7 @@ fn round_robin_goes_in_turn() {
 type Held<'a> = (&'a str, &'a [&'a str], &'a [&'a str], i32);
 
 #[test]
-fn sticky_keeps_what_it_can() {
+fn sticky_keeps_as_many_partitions_as_possible() {
     let t: &[&str] = &["t"];
     // Members: id, subscription, held partitions, their generation (-1 for none).
     let cases: [(Counts<'_>, &[Held<'_>], &str); 12] = [
@@ -197,7 +197,7 @@ fn cooperative_sticky_hands_over_in_two_rebalances() {
 }
 
 #[test]
-fn a_partition_that_two_members_claim_is_given_to_neither() {
+fn a_partition_that_two_members_claim_is_assigned_to_neither() {
     let topics = topics(&[("t", 2)]);
     let (a, b) = (member("a", &["t"]), member("b", &["t"]));
     let claims = |a_in, b_in| {
@@ -229,7 +229,7 @@ fn the_group_is_cooperative_if_every_assignor_is() {
 }
 
 #[test]
-fn user_data_says_what_was_given_last() {
+fn user_data_has_the_last_assignment() {
     let had = by_topic(&keys(&["t-1", "t-0"]));
     let data = Assignor::Sticky.user_data(Some((&had, 3))).expect("sticky has some");
     let expected = StickyData { partitions: vec![("t".into(), vec![0, 1])], generation: Some(3) };
@@ -303,7 +303,7 @@ fn after(members: &[Member], assignments: &Assignments, generation: i32) -> Vec<
 
 proptest! {
     #[test]
-    fn every_partition_is_given_once((topics, members) in groups()) {
+    fn every_partition_is_assigned_once((topics, members) in groups()) {
         for assignor in Assignor::ALL {
             check_complete(&topics, &members, &assignor.assign(&topics, &members));
         }
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn a_member_that_comes_or_goes_moves_only_what_it_must((topics, mut members) in groups()) {
+    fn a_member_that_joins_or_leaves_moves_as_few_partitions_as_possible((topics, mut members) in groups()) {
         let first = Assignor::Sticky.assign(&topics, &members);
         let same = members.iter().all(|m| m.subscription.topics == members[0].subscription.topics);
         let left = after(&members[1..], &first, 1);
@@ -356,7 +356,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_with_two_members_while_it_moves((topics, members) in groups(), leaving in 0..3usize) {
+    fn no_partition_has_two_owners_while_it_moves((topics, members) in groups(), leaving in 0..3usize) {
         let first = Assignor::Sticky.assign(&topics, &members);
         let mut group = after(&members[leaving.min(members.len() - 1)..], &first, 1);
         group.push(Member { id: "new".into(), ..members[0].clone() });

@@ -104,7 +104,7 @@ fn an_opening_request_that_fails_is_not_repeated_at_once() {
 }
 
 #[test]
-fn without_a_session_every_partition_comes_first_in_its_turn() {
+fn without_a_session_each_request_begins_with_the_next_partition() {
     let mut session = FetchSession::new(Naming::Ids);
     let keys = [key(1, 1, 0), key(1, 1, 1), key(2, 2, 0)];
     for key in &keys {
@@ -133,7 +133,7 @@ fn a_session_that_misses_partitions_is_not_kept() {
 }
 
 #[test]
-fn an_abandoned_request_costs_nothing_if_it_arrived() {
+fn an_abandoned_request_keeps_the_session_if_it_arrived() {
     let mut session = FetchSession::new(Naming::Ids);
     assert!(session.is_opening());
     session.want(key(1, 1, 0), at(0));
@@ -186,7 +186,7 @@ fn a_recreated_topic_is_replaced_by_id_and_renewed_by_name() {
 }
 
 #[test]
-fn another_naming_starts_over_with_everything() {
+fn another_naming_restarts_the_session() {
     let mut session = FetchSession::new(Naming::Ids);
     session.want(key(1, 1, 0), at(3));
     session.next_request();

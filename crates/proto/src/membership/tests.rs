@@ -199,7 +199,7 @@ fn the_leader_assigns_and_follows_the_metadata() {
 }
 
 #[test]
-fn an_eager_member_lets_go_of_everything_first() {
+fn an_eager_member_revokes_all_partitions_first() {
     let mut member = Member::new(Assignor::Sticky);
     member.settle(&[0, 1]);
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
@@ -222,7 +222,7 @@ fn an_eager_member_lets_go_of_everything_first() {
 }
 
 #[test]
-fn a_cooperative_member_lets_go_only_of_what_moves() {
+fn a_cooperative_member_revokes_only_partitions_that_move() {
     let mut member = Member::new(Assignor::CooperativeSticky);
     member.settle(&[0, 1]);
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
@@ -316,7 +316,7 @@ fn other_topics_need_a_rebalance() {
 }
 
 #[test]
-fn a_member_that_is_not_known_any_more_has_lost_its_partitions() {
+fn a_member_that_the_coordinator_forgot_has_lost_its_partitions() {
     let cases = [(ErrorCode::UNKNOWN_MEMBER_ID, ""), (ErrorCode::ILLEGAL_GENERATION, "m")];
     for (code, id) in cases {
         for by_commit in [false, true] {
@@ -384,7 +384,7 @@ fn a_fixable_refusal_is_retried_with_the_next_poll() {
 }
 
 #[test]
-fn refusals_for_good_end_it() {
+fn a_final_refusal_fails_the_member() {
     let cases = [
         ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
         ErrorCode::INVALID_SESSION_TIMEOUT,
@@ -400,7 +400,7 @@ fn refusals_for_good_end_it() {
 }
 
 #[test]
-fn refusals_that_pass_are_asked_again() {
+fn a_retriable_refusal_is_retried() {
     let cases = [
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode::REBALANCE_IN_PROGRESS,
@@ -415,7 +415,7 @@ fn refusals_that_pass_are_asked_again() {
 }
 
 #[test]
-fn another_coordinator_is_looked_for() {
+fn another_coordinator_is_looked_up() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
     member.beat(refused(ErrorCode::NOT_COORDINATOR));
@@ -461,7 +461,7 @@ fn a_rebalance_that_fails_on_the_way_begins_again() {
 }
 
 #[test]
-fn an_application_that_does_not_poll_gives_its_partitions_up() {
+fn an_application_that_does_not_poll_loses_its_partitions() {
     for instance in [None, Some("i".into())] {
         let is_static = instance.is_some();
         let protocol = Protocol::Classic {
@@ -518,7 +518,7 @@ fn a_static_member_that_lost_partitions_to_revoke_requests_a_rebalance() {
 
 /// A known member joins again at once. A member that is refused before it has joined backs off.
 #[test]
-fn a_join_that_is_refused_without_end_backs_off() {
+fn a_join_that_is_refused_repeatedly_backs_off() {
     for code in [
         ErrorCode::UNKNOWN_MEMBER_ID,
         ErrorCode::ILLEGAL_GENERATION,
@@ -541,7 +541,7 @@ fn a_join_that_is_refused_without_end_backs_off() {
 }
 
 #[test]
-fn a_member_id_that_is_required_again_and_again_is_asked_for_with_backoff() {
+fn a_member_id_that_is_required_repeatedly_is_requested_with_backoff() {
     let mut member = Member::new(Assignor::Range);
     member.flush();
     member.find(1);
@@ -575,7 +575,7 @@ fn a_leaving_member_sends_leave_group_unless_it_is_static() {
 }
 
 #[test]
-fn a_farewell_does_not_wait_for_a_coordinator_that_cannot_be_found() {
+fn a_leave_does_not_wait_for_a_coordinator_that_cannot_be_found() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
     member.machine.coordinator_lost(&node(1));

@@ -157,7 +157,7 @@ fn only_requested_topics_are_applied_and_a_missing_one_is_an_error() {
 }
 
 #[test]
-fn an_expired_topic_is_gone_and_the_rest_is_shared() {
+fn an_expired_topic_is_removed_and_the_rest_is_shared() {
     let (both, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
     let (both, _) = both.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
     let left = both.without(&["a".into()]);

@@ -41,7 +41,7 @@ fn to(partition: u32) -> impl FnOnce(bool) -> Next {
 }
 
 #[test]
-fn bytes_are_uniform_whatever_the_record_sizes() {
+fn bytes_are_uniform_for_any_record_sizes() {
     let mut draw = draws();
     let sticky = Sticky::new(0, 1000);
     let mut bytes = [0u64; 3];
@@ -121,7 +121,7 @@ fn brokers_that_respond_about_as_fast_share_by_partitions() {
 }
 
 #[test]
-fn a_slow_broker_gets_nothing_until_the_others_are_as_slow() {
+fn a_slow_broker_gets_no_records_until_the_others_are_as_slow() {
     assert_eq!(shares(&[broker(1, 1), broker(1, 20), broker(1, 1)], ADAPTIVE)[1], 0);
     assert!(shares(&[broker(1, 15), broker(1, 20), broker(1, 15)], ADAPTIVE)[1] > 1500);
 }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_partition_takes_what_it_was_drawn_for() {
+    fn a_proven_partition_takes_the_records_it_was_drawn_for() {
         for (nth, &partition) in PARTITIONS.iter().enumerate() {
             assert_eq!(pick(&PARTITIONS, nth, Some(5), |_| Standing::Proven), home(partition));
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_proven_one_everything_goes_to_the_one_under_trial() {
+    fn without_a_proven_partition_all_records_go_to_the_one_under_trial() {
         for standing in [Standing::Untried, Standing::Settling] {
             let first = Some(Picked { partition: 7, as_what: Role::TrialForWant });
             assert_eq!(pick(&PARTITIONS, 2, None, |_| standing), first);

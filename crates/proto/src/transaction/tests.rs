@@ -128,7 +128,7 @@ fn version_1_adds_all_new_partitions_in_one_request_and_keeps_its_epoch() {
 }
 
 #[test]
-fn version_2_adds_nothing_and_takes_the_next_epoch_from_the_end() {
+fn version_2_adds_no_partition_and_takes_the_next_epoch_from_the_end() {
     for (outcome, request) in [(Outcome::Commit, COMMIT), (Outcome::Abort, ABORT)] {
         let mut bench = Bench::open(2);
         assert!(bench.machine.enlist(key(0)));
@@ -379,7 +379,7 @@ fn a_commit_refused_as_abortable_can_be_aborted() {
 }
 
 #[test]
-fn a_coordinator_that_has_forgotten_the_producer_gives_it_a_new_identity() {
+fn a_coordinator_that_has_forgotten_the_producer_assigns_a_new_identity() {
     let mut bench = Bench::open(1);
     bench.add(0);
     bench.machine.commit().expect("open");

@@ -64,7 +64,7 @@ fn messages_take_their_way_and_their_bandwidth_to_the_nanosecond() {
 }
 
 #[test]
-fn a_full_connection_takes_no_more_and_a_closed_one_says_so() {
+fn a_full_connection_delays_writes_and_a_closed_one_fails() {
     let world = World::new(model(), 1).unwrap();
     let handle = world.handle();
     world.run(async move {

@@ -260,7 +260,7 @@ proptest! {
 }
 
 #[test]
-fn every_topic_and_no_topic_are_told_apart() {
+fn every_topic_and_no_topic_are_distinct() {
     for version in VERSIONS {
         for (topics, expected) in [
             (None, None),

@@ -11,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn expiry_takes_every_overdue_batch_whatever_its_place() {
+fn expiry_takes_every_overdue_batch_at_any_position() {
     let now = Instant::now();
     let policy = policy(60, 1_000);
     let (mut from, mut to) = (known(), known());

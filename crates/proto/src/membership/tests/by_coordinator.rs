@@ -338,7 +338,7 @@ fn a_response_after_the_end_of_the_membership_is_ignored() {
 }
 
 #[test]
-fn it_leaves_with_an_epoch_that_says_how() {
+fn the_epoch_of_a_leave_shows_whether_the_member_is_static() {
     for (instance, epoch) in [(None, -1), (Some("i"), -2)] {
         for joined in [false, true] {
             let mut member = Member::of_coordinator(instance);
@@ -381,7 +381,7 @@ fn an_application_that_does_not_poll_leaves() {
 }
 
 #[test]
-fn refusals_end_it_and_a_missing_right_is_asked_for_again() {
+fn a_refusal_fails_the_member_and_a_missing_permission_is_retried() {
     let cases = [
         (ErrorCode::UNRELEASED_INSTANCE_ID, true),
         (ErrorCode::FENCED_INSTANCE_ID, true),

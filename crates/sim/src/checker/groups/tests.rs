@@ -93,7 +93,7 @@ fn two_members_of_a_generation_do_not_read_the_same() {
 }
 
 #[test]
-fn a_member_reads_what_it_was_given() {
+fn a_member_reads_only_its_assignment() {
     let told = Told::new().generation(1, &[(1, &[1])]).deed(1, What::Assigned(vec![0]));
     assert_eq!(told.kinds(), ["never-assigned"]);
     let told = Told::new().generation(1, &[(1, &[0]), (2, &[0])]);
