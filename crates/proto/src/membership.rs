@@ -195,7 +195,7 @@ pub enum Standing {
     Member(Identity),
     /// Not during this rebalance, only after it.
     Rebalancing,
-    /// Never: the member is in no group.
+    /// Not at all: the member is in no group.
     Outside,
 }
 
