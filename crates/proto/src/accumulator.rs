@@ -74,7 +74,7 @@ pub struct BatchPolicy {
 pub struct ProducerIdentity {
     /// Producer id.
     pub id: i64,
-    /// Epoch the broker gave.
+    /// Epoch assigned by the broker.
     pub epoch: i16,
 }
 

@@ -29,7 +29,7 @@ mod tests;
 
 pub use in_sync::InSync;
 
-/// Where a broker listens.
+/// A broker's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Broker id.
@@ -127,7 +127,7 @@ pub struct Changes {
 }
 
 impl Snapshot {
-    /// Where a broker listens.
+    /// A broker's address.
     pub fn node(&self, id: i32) -> Option<&Node> {
         self.nodes.get(&id)
     }

@@ -83,7 +83,7 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
             trace.event("chaos", format_args!("coordinator of the groups moved to {to}: {moved}"));
         }
         FaultKind::MoveTransactions { partition, to } => {
-            // As a move to where it is already, one before the log is there changes nothing.
+            // A move to the current leader changes nothing, nor does one before the log exists.
             let before = cluster.leader(TRANSACTIONS_TOPIC, partition);
             let moved = cluster.move_leader(TRANSACTIONS_TOPIC, partition, to).is_ok()
                 && before != cluster.leader(TRANSACTIONS_TOPIC, partition);

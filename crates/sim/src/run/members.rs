@@ -24,7 +24,7 @@ use crate::{
 
 /// Of this many polls one is dropped before it may have ended.
 const DROPPED: u64 = 8;
-/// Of this many polls one is followed by a commit, where the application commits.
+/// A commit follows one in this number of polls, if the application commits.
 const COMMITTED: u64 = 4;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);

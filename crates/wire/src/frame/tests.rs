@@ -98,7 +98,7 @@ fn other_protocols_are_named() {
         (&[0x15, 0x03, 0x03, 0x00, 0x02, 0x02], "TLS"),
     ];
     for (bytes, expected) in cases {
-        // Even where the limit would let the length through.
+        // Also if the limit would allow the length.
         for limit in [UNAUTHENTICATED_LIMIT, DEFAULT_LIMIT, usize::MAX] {
             let mut splitter = FrameSplitter::new(limit);
             feed(&mut splitter, bytes);

@@ -208,7 +208,7 @@ fn an_abandoned_batch_is_not_split() {
     assert!(queue.is_idle());
 }
 
-/// Gives a batch back in parts as the producer does.
+/// Puts a batch back in parts as the producer does.
 fn put_back(queue: &mut PartitionQueue<u32>, batch: Batch<u32>, parts: Parts) {
     let count = parts.shares().len();
     queue.put_back(batch, parts, handles(count));

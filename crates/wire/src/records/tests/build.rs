@@ -110,7 +110,7 @@ fn an_empty_batch_is_valid() {
     }
 }
 
-/// Appending to a buffer with room takes no new one, and sealing gives both buffers back.
+/// Appending to a buffer with room allocates no new one, and sealing returns both buffers.
 #[test]
 fn buffers_are_reused() {
     let buf = Vec::with_capacity(64 * 1024);
