@@ -42,14 +42,14 @@ impl<T> InFlight<T> {
         self.next_correlation_id
     }
 
-    /// Records a request written with [`Self::next_correlation_id`].
+    /// Records the request written with [`Self::next_correlation_id`].
     pub fn sent(&mut self, request: T, deadline: Instant) {
         let correlation_id = self.next_correlation_id;
         self.skip();
         self.waiting.push_back(Waiting { correlation_id, deadline, request });
     }
 
-    /// Withdraws the newest request, of which no byte was written. The next request gets its correlation id.
+    /// Withdraws the newest request; no byte of it was written. The next request gets its correlation id.
     pub fn withdraw(&mut self) -> Option<T> {
         let Waiting { correlation_id, request, .. } = self.waiting.pop_back()?;
         self.next_correlation_id = correlation_id;

@@ -6,9 +6,9 @@
 //!
 //! So requests that are not full wait for a response, unless the network's share is large enough that the broker
 //! would be idle. Let `round_trip` be the time of a request sent alone, and `service` the time between the responses
-//! of two requests of which one waited for the other. Then `round_trip / service` requests keep the broker busy. One
-//! more does not wait there either, if it is sent when the broker has served the last one and that response is still
-//! in flight.
+//! of two requests, the second of which waited for the first. Then `round_trip / service` requests keep the broker
+//! busy. One more does not wait there either, if it is sent when the broker has served the last one and that response
+//! is still in flight.
 
 use std::{
     ops::Range,
@@ -73,7 +73,7 @@ impl Pipelining {
             || in_flight == self.depth() && self.since_probe >= PROBE_EVERY
     }
 
-    /// Records a request sent with `in_flight` in flight before it.
+    /// Records the request sent with `in_flight` in flight before it.
     pub fn sent(&mut self, in_flight: usize, now: Instant) {
         self.since_probe = if self.is_in_turn(in_flight, now) { self.since_probe + 1 } else { 0 };
         let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else { return };
