@@ -1,7 +1,7 @@
 //! One member of a consumer group, of either protocol.
 //!
 //! In the classic protocol (KIP-62, KIP-394, KIP-345, KIP-429) the leading member assigns the partitions. In the
-//! consumer protocol (KIP-848) the coordinator does ([`reconciliation`]).
+//! consumer protocol (KIP-848) the coordinator does (the module `reconciliation`).
 //!
 //! The machine decides the next request to the coordinator ([`Membership::next`]), applies its responses, and tells the
 //! application which partitions to revoke or adopt ([`Membership::handover`]). The coordinator learns that a partition
