@@ -1,5 +1,5 @@
-//! What waiting for more replicas costs: `acks` 0, 1 and all, in latency at a steady rate and in throughput without a
-//! limit.
+//! Cost of waiting for more replicas: `acks` 0, 1 and all, in latency at a steady rate and in throughput
+//! without a limit.
 
 use super::{
     Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Simulated,
@@ -10,7 +10,7 @@ use super::{
 use crate::perf::Result;
 
 const REPLICAS: i16 = 3;
-/// Throughput with all, of that with 1: the post's 161 MB/s of 195.
+/// Required throughput with all, relative to that with 1: the post's 161 of 195 MB/s.
 const SHARE: f64 = 161.0 / 195.0;
 
 const NONE: Arm =

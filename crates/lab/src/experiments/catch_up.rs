@@ -1,8 +1,8 @@
-//! What a new record waits for a consumer that has older ones to read first.
+//! Latency of new records for a consumer that has to read a backlog first.
 //!
-//! The consumer begins to read when the first new record is due: at the end, or in front of a backlog, in all partitions
-//! or in one of them. The backlog comes out of the page cache, as it does for a consumer that is minutes behind; older
-//! data on slow disks or in remote storage would come at the pace of those.
+//! The consumer begins to read when the first new record is due: at the end, or with a backlog in all
+//! partitions or in one of them. The backlog comes from the page cache, as for a consumer with a lag of
+//! minutes. Older data on slow disks or in remote storage would arrive at their speed.
 
 use std::{ops::Range, time::Duration};
 
@@ -24,9 +24,9 @@ const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 1_000;
 const RUN: Duration = Duration::from_secs(8);
-/// Records to catch up with, all partitions together.
+/// Records of the backlog, all partitions together.
 const BACKLOG: f64 = 300_000.0;
-/// The partition with the backlog where only one has it.
+/// The partition with the backlog in the arm where only one has it.
 const BEHIND: i32 = 0;
 
 const CAUGHT_UP: Arm =
@@ -73,7 +73,7 @@ impl Experiment for CatchUp {
         1
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the effect and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -193,12 +193,12 @@ fn behind(arm: &str) -> Range<i32> {
     }
 }
 
-/// The one partition whose own records do not count.
+/// The partition whose new records do not count, if any.
 fn apart(arm: &str) -> Option<i32> {
     [ONE.name, ONE_SKIP.name].contains(&arm).then_some(BEHIND)
 }
 
-/// New ones, and those to catch up with.
+/// New records, and records of the backlog.
 fn records(setting: &Setting) -> (u64, u64) {
     let length = RUN.mul_f64(setting.scale).as_secs_f64();
     ((RATE * length).ceil() as u64, (BACKLOG * setting.scale) as u64)

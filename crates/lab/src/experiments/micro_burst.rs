@@ -1,8 +1,8 @@
-//! Many clients that happen to send at the same moment: the requests of a burst queue up at the brokers, and those in its
-//! tail wait longest. A small linger makes fewer of them.
+//! Many clients that happen to send at the same time: the requests of a burst queue up at the brokers, and
+//! the last ones wait longest. A small linger reduces their number.
 //!
-//! All producers have records at the same moment, for many partitions. The same records spread evenly over time say what
-//! the burst costs.
+//! All producers have records at the same time, for many partitions. The same records spread evenly over time
+//! show the cost of the burst.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::perf::Result;
 const PRODUCERS: usize = 24;
 const REPLICAS: i16 = 3;
 const SIZE: usize = 100;
-/// Bursts a second, and records of each: ten of each producer.
+/// Bursts per second, and records per burst: ten from each producer.
 const BURSTS: f64 = 10.0;
 const BURST: u64 = 240;
 const RUN: Duration = Duration::from_secs(15);
 
 const LINGER: f64 = 5.0;
-/// Requests with a linger, of those without.
+/// Largest ratio of the requests with a linger to those without.
 const REQUESTS: f64 = 0.8;
 
 const EVEN: Arm = Arm {
@@ -69,7 +69,7 @@ impl Experiment for MicroBurst {
         (2.0 * setting.scale).ceil() as u32
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the effect and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -151,14 +151,14 @@ impl Experiment for MicroBurst {
     }
 }
 
-/// Those of the warm-up, and all together.
+/// Records of the warm-up, and of the whole load.
 fn records(setting: &Setting) -> (u64, u64) {
     let before = (BURSTS * WARMUP.as_secs_f64()) as u64;
     let bursts = (BURSTS * RUN.as_secs_f64() * setting.scale).ceil() as u64;
     (BURST * before, BURST * (before + bursts))
 }
 
-/// How many are due at the same moment.
+/// Number of records due at the same time.
 fn burst(arm: &Arm) -> u64 {
     if arm.name == EVEN.name { 1 } else { BURST }
 }

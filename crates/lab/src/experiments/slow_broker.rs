@@ -1,4 +1,4 @@
-//! One broker answers 20 ms later than the others: where keyless records go, and what they wait.
+//! One broker responds 20 ms later than the others: distribution and latency of keyless records.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,13 +20,13 @@ use crate::{
 const RECORDS: f64 = 122_880.0;
 const SIZE: usize = 512;
 const PARTITIONS: i32 = 3;
-/// The broker that is slow, as in the KIP the first one.
+/// The slow broker, the first one as in the KIP.
 const SLOW: i32 = 1;
 const DELAY: Duration = Duration::from_millis(20);
 
-/// 99th percentile of the default arms.
+/// Limit of the 99th percentile in the default arms.
 const P99_MS: f64 = 5.0;
-/// Share of the records that the slow broker may get in the default arms.
+/// Largest share of the records on the slow broker in the default arms.
 const SHARE_PERCENT: f64 = 0.5;
 
 const OFF: &[(&str, &str)] = &[("partitioner.adaptive.partitioning.enable", "false")];
@@ -38,7 +38,7 @@ struct Case {
     arm: Arm,
     rate: f64,
     placement: Placement,
-    /// Whether the published figures are to be met.
+    /// Whether the published figures must be met.
     default: bool,
 }
 
@@ -165,7 +165,7 @@ impl Experiment for SlowBroker {
             earlier: false,
         };
         rehearse(&load, turn)?;
-        // Not before the start: what a client does to get ready is not measured, and teaches it nothing.
+        // Only from the start: requests of the client's set-up must not reveal the slow broker.
         let sent = turn.send(load, |_| testbed.slow(SLOW, DELAY));
         testbed.slow(SLOW, Duration::ZERO)?;
         let (sent, ()) = sent?;
@@ -197,7 +197,7 @@ impl Experiment for SlowBroker {
     }
 }
 
-/// Which broker leads each partition: one each.
+/// Leader of each partition: one partition per broker.
 fn leaders(testbed: &Testbed, topic: &str) -> Result<BTreeMap<i32, i32>> {
     let described = testbed.describe(topic)?;
     let leaders: BTreeMap<i32, i32> =

@@ -1,4 +1,4 @@
-//! What is said in tables and lists.
+//! Tables and lists of the page.
 
 use super::{
     markup::{Element, el, table},
@@ -9,10 +9,10 @@ use crate::experiments::{
     compare::{LEGEND, Metric, Row},
 };
 
-/// The slowest records of each arm that are shown.
+/// Number of slowest records shown per arm.
 const SLOWEST: usize = 20;
 
-/// Each condition, and in a word whether it held.
+/// A row per condition, with whether it held.
 pub(super) fn conditions(report: &Report) -> Element {
     let condition = |condition: &crate::experiments::Condition| {
         let (class, word) = if condition.held { ("held", "held") } else { ("failed", "NOT HELD") };
@@ -25,7 +25,7 @@ pub(super) fn conditions(report: &Report) -> Element {
     }
 }
 
-/// Arms by the first one.
+/// Ratios of the arms to the first one.
 pub(super) fn ratios(first: &str, names: &[String], rows: &[Row]) -> Vec<Element> {
     let mut columns = vec!["arm".to_owned()];
     columns.extend(Metric::ALL.map(|metric| metric.name().to_owned()));
@@ -42,7 +42,7 @@ const COLUMNS: [&str; 15] = [
     "reord.", "errors", "source",
 ];
 
-/// What was measured, and what others have published.
+/// Measured and published figures.
 pub(super) fn figures(report: &Report, names: &[String]) -> Element {
     let mut rows: Vec<Vec<String>> =
         names.iter().zip(&report.arms).map(|(name, arm)| measured(name, arm)).collect();
@@ -79,7 +79,7 @@ fn published(published: &PublishedFigure) -> Vec<String> {
     row
 }
 
-/// Figures of the experiment's own, if it has any.
+/// Figures specific to the experiment, if any.
 pub(super) fn extra(report: &Report, names: &[String]) -> Option<Element> {
     let mut columns = vec!["figure".to_owned()];
     columns.extend(names.iter().cloned());
@@ -97,7 +97,7 @@ pub(super) fn extra(report: &Report, names: &[String]) -> Option<Element> {
     (!rows.is_empty()).then(|| table(caption, &columns, rows))
 }
 
-/// The slowest records of each arm and which phase is to blame.
+/// The slowest records of each arm, each with the phase to blame.
 pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     let mut columns = ["", "turn", "due at, s", "partition", "offset", "leader", "latency"]
         .map(str::to_owned)
@@ -131,7 +131,7 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     table(&caption, &columns, rows)
 }
 
-/// The command, the machine, and what is a model.
+/// The command, the machine, and the models.
 pub(super) fn environment(report: &Report) -> Element {
     let Environment { system, processor, cores, memory_bytes, release_build, versions, .. } =
         &report.environment;
@@ -144,7 +144,7 @@ pub(super) fn environment(report: &Report) -> Element {
         format!(", {} GiB of memory", short(bytes as f64 / f64::from(1 << 30)))
     });
     let machine = match cores {
-        // A run in virtual time is the same on all of them.
+        // A run in virtual time is the same on every machine.
         0 => String::new(),
         _ => format!("{cores} cores, {processor}{memory}"),
     };

@@ -9,7 +9,7 @@ use crate::{
     over_time::OverTime,
 };
 
-/// A report that has everything.
+/// A report with every kind of figure.
 fn full() -> Report {
     let mut arm = arm("<arm> & \"others\"", &[100.0, 110.0]);
     let (mut latencies, mut over_time) = (Latencies::default(), OverTime::default());
@@ -59,12 +59,12 @@ fn full() -> Report {
 }
 
 #[test]
-fn a_page_is_well_formed_and_says_everything() {
+fn a_page_is_well_formed_and_complete() {
     let text = page(&[full(), report("y", vec![])]);
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&text, options).unwrap();
     let all = |name: &str| document.descendants().filter(|n| n.has_tag_name(name)).count();
-    // Percentiles, two arms over time of which one has nothing, three percentiles of phases, brokers.
+    // Percentiles, two arms over time (one is empty), three percentiles of phases, brokers.
     assert_eq!(document.descendants().filter(|n| n.attribute("role") == Some("img")).count(), 6);
     assert_eq!((all("section"), all("details"), all("figure")), (2, 4, 4));
     let words: String =
@@ -97,7 +97,7 @@ fn nothing_is_loaded_from_elsewhere() {
 }
 
 #[test]
-fn what_was_not_seen_is_said() {
+fn a_page_names_the_figures_that_are_missing() {
     let text = page(&[report("y", vec![arm("a", &[1.0])])]);
     for said in ["Where the time went: not seen.", "Single records: not seen.", "None was set."] {
         assert!(text.contains(said), "{said}");

@@ -3,7 +3,7 @@ use std::time::Instant;
 use super::Pending;
 
 #[test]
-fn what_is_wrong_is_counted_and_named() {
+fn errors_are_counted_and_named() {
     let mut pending = Pending::new(4);
     for number in 0..4 {
         pending.sent(number, Some(vec![number as u8]), Instant::now());

@@ -62,7 +62,7 @@ fn p99(row: &Row) -> (Option<f64>, Verdict) {
 }
 
 #[test]
-fn turns_tell_a_difference_from_noise() {
+fn turns_separate_a_difference_from_noise() {
     let first = [report("x", vec![arm("a", &[100.0, 110.0, 90.0])])];
     let with = |turns: &[f64]| {
         let rows = between(&first, &[report("x", vec![arm("a", turns)])]).unwrap();
@@ -75,7 +75,7 @@ fn turns_tell_a_difference_from_noise() {
 }
 
 #[test]
-fn what_does_not_compare_is_said() {
+fn a_comparison_names_what_cannot_be_compared() {
     let mut other = report("x", vec![arm("a", &[1.0]), arm("b", &[1.0])]);
     other.scale = 0.5;
     other.arms[0].cpu_includes_brokers = true;
@@ -93,7 +93,7 @@ fn what_does_not_compare_is_said() {
 }
 
 #[test]
-fn arms_of_one_run_stand_by_the_first() {
+fn arms_of_one_run_are_compared_with_the_first() {
     let rows = within(&report("x", vec![arm("a", &[10.0]), arm("b", &[30.0])]));
     assert_eq!((rows.len(), &*rows[0].arm, p99(&rows[0]).0), (1, "b", Some(3.0)));
 }
