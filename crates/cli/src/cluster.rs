@@ -70,16 +70,16 @@ pub(crate) struct Arguments {
     properties: Vec<Property>,
 }
 
-/// Brokers of a cluster that begins.
+/// Number of brokers of a new cluster.
 const DEFAULT_BROKERS: u32 = 3;
 
-/// Three replicas, or as many as there are brokers.
+/// Three replicas, or the number of brokers if that is less.
 pub(crate) fn default_replicas(brokers: u32) -> i16 {
     brokers.min(3) as i16
 }
 
 impl Arguments {
-    /// The number of brokers: as asked for, as before, or the default.
+    /// The number of brokers: as requested, as stored in `--data`, or the default.
     fn brokers(&self) -> u32 {
         let before = || self.data.as_deref().and_then(curtail_cluster::brokers_of);
         self.brokers.or_else(before).unwrap_or(DEFAULT_BROKERS)
@@ -117,7 +117,7 @@ impl Arguments {
         Ok(config)
     }
 
-    /// Refuses to open the cluster to a network without being asked to.
+    /// Refuses to open an insecure cluster to a network without `--insecure`.
     fn check_reach(&self, config: &ClusterConfig) -> Result<(), Failure> {
         match (config.beyond_loopback(), risk(&config.security)) {
             (Some(address), Some(risk)) if !self.insecure => Err(Failure::new(format!(
@@ -128,7 +128,7 @@ impl Arguments {
         }
     }
 
-    /// Where to listen, and what clients are told of it.
+    /// Sets the listening address and the advertised one.
     fn place(&self, config: &mut ClusterConfig) -> Result<(), Failure> {
         config.bind = self.listen;
         match (self.listen, self.advertise) {
@@ -152,7 +152,7 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// Says what clients need, and who can connect.
+    /// Prints the settings that clients need, and who can connect.
     fn explain(&self, cluster: &Cluster, security: &Security, beyond_loopback: Option<IpAddr>) {
         if !self.users.is_empty() {
             output::note(
@@ -176,7 +176,7 @@ impl Arguments {
     }
 }
 
-/// What anyone who reaches the listener can do, if that is more than an encrypted login.
+/// The risk of a listener that offers less than an encrypted login.
 fn risk(security: &Security) -> Option<&'static str> {
     match security.protocol {
         SecurityProtocol::Plaintext => Some("anyone who reaches it can read and write all records"),
@@ -194,7 +194,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let threads = |error| Failure::new(format!("cannot start the cluster's threads: {error}"));
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(threads)?;
     runtime.block_on(async {
-        // Before the address is printed: whoever reads it may stop the cluster at once.
+        // Installed before the address is printed: a script may stop the cluster as soon as it has the
+        // address.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(threads)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
         let security = config.security.clone();

@@ -1,4 +1,4 @@
-//! `curtail doctor`: examines a cluster and says what would help.
+//! `curtail doctor`: examines a cluster and recommends settings.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -86,10 +86,10 @@ impl Arguments {
     }
 }
 
-/// Examines and prints.
+/// Examines a cluster and prints the report.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
-    // A file that cannot be written is to be known before the visit, not after it.
+    // Created before the examination, so that an unwritable file is reported at once.
     let json = match &arguments.json {
         Some(path) => {
             let file = std::fs::File::create(path);
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = doctor::run(&options, &stop, &mut |event| match event {
         Event::Plan(plan) => {
             printed = output::print(&planned(plan));
-            // Who does not see what will be done has not agreed to it.
+            // A user who cannot see the plan has not agreed to it.
             if printed.is_err() {
                 stop.set();
             }
@@ -129,7 +129,7 @@ fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
-/// The first Ctrl-C has the doctor tidy up and end.
+/// Stops the doctor on the first Ctrl-C or SIGTERM; it then cleans up.
 fn stop_on_signal(stop: Stop) -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime =

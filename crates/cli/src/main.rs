@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has seen enough, as with `head`.
+        // The reader has closed the output, as `head` does.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::NotHeld) => ExitCode::from(2),
         Err(Failure::Message(text)) => {

@@ -92,7 +92,7 @@ impl Pattern {
     }
 }
 
-/// The name that the cluster has in rules.
+/// Resource name of the cluster in ACLs.
 const CLUSTER: &str = "kafka-cluster";
 
 impl Things {
@@ -116,7 +116,7 @@ fn operation(text: &str) -> Result<AclOperation, String> {
     })
 }
 
-/// Does it.
+/// Runs `curtail acls`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -136,7 +136,7 @@ async fn list(arguments: &List) -> Result<(), Failure> {
         .map(|(resource, name)| AclFilter {
             resource: Some(resource),
             name: Some(name.to_owned()),
-            // Rules that count for the name, and not only those of this very name.
+            // Rules that apply to the name, including prefixed and wildcard ones.
             pattern: AclPatternFilter::Match,
             ..about.clone()
         })

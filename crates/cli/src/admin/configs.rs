@@ -87,7 +87,7 @@ impl Resources {
     }
 }
 
-/// Does it.
+/// Runs `curtail configs`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {

@@ -28,7 +28,7 @@ enum Kind {
     Unclean,
 }
 
-/// Does it.
+/// Runs `curtail elect`.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         let admin = admin(&arguments.client)?;

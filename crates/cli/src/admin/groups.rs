@@ -104,7 +104,7 @@ impl Names {
     }
 }
 
-/// Does it.
+/// Runs `curtail groups`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {

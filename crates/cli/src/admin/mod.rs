@@ -1,4 +1,4 @@
-//! Commands of administrators: what they have in common.
+//! Administration commands: common parts.
 
 pub(crate) mod acls;
 pub(crate) mod configs;
@@ -118,7 +118,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     runtime.block_on(work)
 }
 
-/// Tells of each result that is good, and fails with all that are not.
+/// Passes each success to `tell`; fails with all errors.
 fn report<K, T>(
     results: Each<K, T>,
     mut tell: impl FnMut(&K, T) -> Result<(), Failure>,

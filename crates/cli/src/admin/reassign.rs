@@ -53,7 +53,7 @@ struct Line {
 const EXAMPLE: &str =
     r#"{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}"#;
 
-/// Does it.
+/// Runs `curtail reassign`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {

@@ -156,7 +156,7 @@ impl Names {
     }
 }
 
-/// Does it.
+/// Runs `curtail topics`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -289,7 +289,7 @@ async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
     all_done
 }
 
-/// A topic in the manner of kafka-topics.
+/// Formats a topic as kafka-topics does.
 fn lines(topic: &TopicDescription) -> String {
     let numbers = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
     let replicas = topic.partitions.first().map_or(0, |first| first.replicas.len());

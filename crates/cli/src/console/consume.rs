@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     null: bool,
 }
 
-/// Where to begin reading.
+/// Start position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Beginning,
@@ -85,7 +85,7 @@ impl Start {
     }
 }
 
-/// Reads until told to end.
+/// Reads until an end condition or a signal.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = ConsumerConfig::from_properties(properties(arguments)?)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
@@ -115,13 +115,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
 }
 
-/// A mistyped topic is not created. Given as true it is, and the command waits for records as Kafka's consumers do.
+/// Set to false by default, so that a mistyped topic is not created. With true the command waits for records
+/// as Kafka's consumers do.
 const AUTO_CREATE: &str = "allow.auto.create.topics";
 
-/// What was given, and what follows from the group.
+/// The properties given, and those that follow from the group.
 fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     let mut all = arguments.client.all()?;
-    // First, so that a property given by its name counts.
+    // First, so that a property given by name takes precedence.
     all.insert(0, (AUTO_CREATE.into(), "false".into()));
     let Some(group) = &arguments.group else { return Ok(all) };
     let reset = match arguments.offset {
@@ -131,7 +132,7 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
             return Err(Failure::new("with --group, --offset is beginning or end"));
         }
     };
-    // Whoever sets auto.offset.reset by its name has the last word.
+    // First, so that an auto.offset.reset given by name takes precedence.
     all.insert(0, ("auto.offset.reset".into(), reset.into()));
     all.push(("group.id".into(), group.clone()));
     all.extend(arguments.group_protocol.clone().map(|name| ("group.protocol".into(), name)));
@@ -152,7 +153,7 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
     let null = if arguments.null { "NULL" } else { "" };
     let mut out = BufWriter::new(io::stdout().lock());
     let mut left = arguments.count;
-    // What is written later than this does not keep the command from ending.
+    // Fixed once, so that records written later do not keep the command from ending.
     let mut ends = BTreeMap::new();
     let mut unprinted = BTreeMap::new();
     loop {
@@ -161,7 +162,7 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
             return Ok(out.flush()?);
         }
         for record in consumer.poll(POLL).await? {
-            // With -e nothing beyond the ends is printed, so that the output does not depend on the moment.
+            // With -e no record after the ends is printed, so that the output does not depend on timing.
             let at = TopicPartition::new(record.topic(), record.partition());
             let beyond = ends.get(&at).is_some_and(|end| record.offset() >= *end);
             if beyond || left == Some(0) {
@@ -175,8 +176,8 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
     }
 }
 
-/// Whether every partition has been read to where it ended when it was first seen. Without partitions there is no end:
-/// those of a group may be on their way.
+/// Whether every partition has been read to the end that it had when it was first seen. False without
+/// partitions: a group may still assign some.
 async fn at_end(
     consumer: &Consumer,
     ends: &mut BTreeMap<TopicPartition, i64>,
@@ -195,7 +196,7 @@ async fn at_end(
     Ok(!assigned.is_empty())
 }
 
-/// Goes back to what was not printed, so that a group's commit leaves it to others.
+/// Seeks back to records that were not printed, so that a group's commit leaves them to other members.
 fn give_back(
     consumer: &mut Consumer,
     unprinted: &BTreeMap<TopicPartition, i64>,

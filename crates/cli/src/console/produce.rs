@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     null: bool,
 }
 
-/// Records whose acknowledgements may be outstanding before the oldest is waited for.
+/// Unacknowledged records before the oldest one is awaited.
 const OUTSTANDING: usize = 100_000;
 
 /// Sends until the input ends.
@@ -148,7 +148,7 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::new(format!("cannot read standard input: {error}"))
 }
 
-/// Takes the acknowledged records off the front; the first failure ends the command.
+/// Removes acknowledged records from the front; the first failure ends the command.
 fn settle(outstanding: &mut VecDeque<Delivery>) -> Result<(), Failure> {
     while let Some(outcome) = outstanding.front().and_then(Delivery::outcome) {
         outstanding.pop_front();
@@ -157,7 +157,7 @@ fn settle(outstanding: &mut VecDeque<Delivery>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Cuts the input into records and these into key and value.
+/// Splits the input into records, and each record into key and value.
 struct Splitter {
     delimiter: Vec<u8>,
     key_delimiter: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! `curtail lab bench`: the benchmarks of others.
+//! `curtail lab bench`: benchmarks of other projects.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Runs a benchmark; prints its status as JSON, and what else there is to know beside it.
+/// Runs a benchmark; prints its status as JSON, and further figures and notes on standard error.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::load(&arguments.file, arguments.driver.as_deref())?;
     let outcome = bench.run(arguments.bootstrap_server.as_deref(), &mut |event: Event<'_>| {

@@ -1,4 +1,4 @@
-//! `curtail lab compare`: two runs beside each other.
+//! `curtail lab compare`: comparison of two runs.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ pub(super) fn ratios(rows: &[Row]) -> String {
     output::table(&columns, &rows.iter().map(cells).collect::<Vec<Vec<String>>>())
 }
 
-/// How much the verdicts are worth.
+/// Significance of the verdicts, in words.
 fn chance(rows: &[Row]) -> String {
     let verdicts = rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
     let chances = verdicts.filter_map(|verdict| match verdict {

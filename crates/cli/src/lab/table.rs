@@ -1,4 +1,4 @@
-//! The outcome of an experiment as text.
+//! The report of an experiment as text.
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,7 @@ const HEADER: [&str; COLUMNS] = [
     "dupl.", "reord.", "errors",
 ];
 
-/// What is to be known first, the ratios of the arms, the arms, the published figures, what else was measured, and the
-/// conditions.
+/// Formats limits, ratios of the arms, arms, published figures, further figures, and conditions.
 pub(super) fn table(report: &Report) -> String {
     let Report { experiment, cluster, scale, seed, source, .. } = report;
     let mut text = format!("{experiment} on {cluster}, scale {scale}, seed {seed} ({source})\n");
@@ -107,7 +106,7 @@ fn figures(report: &Report) -> String {
     text
 }
 
-/// The phase that most of the slowest records have to blame, and how many.
+/// The phase to blame for most of the slowest records, with their number.
 fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     arm.exemplars.iter().filter_map(|exemplar| exemplar.blame.as_deref()).for_each(|phase| {
@@ -116,7 +115,7 @@ fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
     times.into_iter().max_by_key(|(_, times)| *times)
 }
 
-/// An arm's name, with its client where there are others than Curtail.
+/// An arm's name, followed by its client if clients other than Curtail took part.
 fn label(report: &Report, arm: &ArmReport) -> String {
     let named = report.arms.iter().any(|arm| arm.client != "curtail");
     if named { format!("{} ({})", arm.name, arm.client) } else { arm.name.clone() }

@@ -12,7 +12,7 @@ use crate::{
     settings::{BOOTSTRAP, Property, properties, property},
 };
 
-/// How `--print-metrics` shows a client's metrics.
+/// Format of a client's metrics.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum MetricsFormat {
     /// The table of Kafka's tools.
@@ -53,7 +53,7 @@ pub(super) struct Common {
     pub(super) json: Option<PathBuf>,
 }
 
-/// Where a run goes to and what the client is told.
+/// Target of a run, and the client's properties.
 #[derive(Debug)]
 pub(super) struct Setting {
     pub(super) target: Target,
@@ -61,7 +61,7 @@ pub(super) struct Setting {
 }
 
 impl Common {
-    /// The address of flag, properties or file, in this order, or else an embedded cluster.
+    /// The address from the flag, the properties or the file, in this order; otherwise an embedded cluster.
     pub(super) fn setting(&self) -> Result<Setting, Failure> {
         let mut properties = properties(self.command_config.as_deref(), &self.command_property)?;
         let named = properties.iter().rfind(|(name, _)| name == BOOTSTRAP).map(|(_, v)| v.clone());
@@ -85,7 +85,7 @@ impl Common {
         Ok(config)
     }
 
-    /// The topic. An embedded cluster has none and it is created with `partitions` unless told otherwise.
+    /// The topic. In an embedded cluster it is created, with `partitions` by default.
     pub(super) fn topic(&self, target: &Target, partitions: i32) -> Topic {
         let create = match target {
             Target::Embedded(_) => {

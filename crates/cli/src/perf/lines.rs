@@ -1,4 +1,4 @@
-//! The lines of Kafka's tools, character for character, and Curtail's own beside them.
+//! The lines of Kafka's tools, character for character, and Curtail's additional ones.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ fn ms(micros: f64) -> f64 {
     micros / 1000.0
 }
 
-/// Whole milliseconds, cut off as the tools' clocks do.
+/// Whole milliseconds, truncated as the tools' clocks do.
 fn whole_ms(micros: f64) -> u64 {
     ms(micros) as u64
 }
@@ -72,7 +72,7 @@ pub(super) fn distribution(latency: &Summary) -> String {
     )
 }
 
-/// The open-loop figures: latencies from the time at which each record was meant to be sent.
+/// The open-loop figures: latencies from the intended send time.
 pub(super) fn open_loop(report: &Report) -> Option<String> {
     let rate = report.target_rps?;
     let latency = report.latency_us?;
@@ -82,7 +82,7 @@ pub(super) fn open_loop(report: &Report) -> Option<String> {
     ))
 }
 
-/// What it cost.
+/// The CPU time per record.
 pub(super) fn cpu(report: &Report) -> String {
     let records = report.records.max(1) as f64;
     let brokers =

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     E2e(Box<e2e::Arguments>),
 }
 
-/// Measures.
+/// Runs `curtail perf`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Produce(arguments) => produce::run(&arguments),

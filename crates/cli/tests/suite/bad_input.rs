@@ -23,7 +23,7 @@ fn commands(bootstrap: &str) -> Vec<Vec<&str>> {
 
 #[test]
 fn a_refused_connection_is_named() {
-    // Bound and not listening: nothing else can take the port meanwhile.
+    // Bound but not listening: nothing else can take the port during the test.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = socket.local_addr().unwrap().port();

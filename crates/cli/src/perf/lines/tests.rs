@@ -116,7 +116,7 @@ fn phases_are_a_table_and_nothing_when_unknown() {
 }
 
 #[test]
-fn cost_says_whose_it_is() {
+fn the_cpu_line_says_whether_brokers_are_included() {
     assert_eq!(cpu(&report()), "CPU: 3.000 us per record (2.000 user, 1.000 system).");
     let embedded = Report { cpu_includes_brokers: true, ..report() };
     assert!(cpu(&embedded).ends_with("the brokers in this process included."));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn another_client_is_told_what_was_set_and_nothing_else() {
+    fn another_client_receives_only_the_settings_of_the_load() {
         let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
         assert_eq!(given(&config), [("linger.ms".to_owned(), "0".to_owned())]);
     }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_told_apart() {
+    fn ticks_are_split_by_kind() {
         let before = read_times("cpu  100 0 50 800 40 0 5 5 0 0\ncpu0 1 2 3\n").unwrap();
         let after = read_times("cpu  150 0 70 820 40 0 5 15 0 0\ncpu0 1 2 3\n").unwrap();
         let spent = after.since(before);

@@ -67,7 +67,7 @@ fn setting(clients: &[Client]) -> Setting {
 }
 
 #[test]
-fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
+fn arms_and_clients_take_turns_and_missing_pairs_are_reported() {
     let [java, go, librdkafka] = [Peer::Java, Peer::FranzGo, Peer::Librdkafka].map(Client::Peer);
     let setting = setting(&[Client::Curtail, java, go, librdkafka]);
     let experiment = Noting::default();
