@@ -124,7 +124,7 @@ impl Peer {
     ) -> Option<String> {
         let lacking = |(name, value): &&(N, V)| !self.takes(name.as_ref(), value.as_ref());
         let (name, value) = properties.iter().find(lacking)?;
-        Some(format!("it has no {}={}", name.as_ref(), value.as_ref()))
+        Some(format!("it does not support {}={}", name.as_ref(), value.as_ref()))
     }
 }
 
@@ -215,7 +215,7 @@ impl FromStr for Client {
         let all = [Self::Curtail].into_iter().chain(Peer::ALL.map(Self::Peer));
         let names: Vec<&str> = all.clone().map(Self::name).collect();
         all.into_iter().find(|client| client.name() == name).ok_or_else(|| {
-            Error::Options(format!("there is no client '{name}'; there are {}", names.join(", ")))
+            Error::Options(format!("unknown client '{name}'; known are {}", names.join(", ")))
         })
     }
 }

@@ -328,7 +328,7 @@ fn the_list_names_every_experiment() {
 #[test]
 fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     let failed = |arguments: &[&str]| run(&[&["lab", "run"], arguments].concat()).failed();
-    assert!(failed(&["leader-moves"]).contains("there are leader-move, "), "no such experiment");
+    assert!(failed(&["leader-moves"]).contains("known are leader-move, "), "no such experiment");
     let line = failed(&["leader-move", "--arm", "hint"]);
     assert!(line.contains("has no arm 'hint'; it has hints, refresh, baseline, default"), "{line}");
     assert!(failed(&["cold-start", "--scale", "0"]).contains("scale"), "no length");
@@ -337,7 +337,7 @@ fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     assert!(out.code == Some(1) && out.err.contains("breaks its cluster"), "{out:?}");
     assert!(failed(&["cold-start", "--json", "/nowhere/x"]).contains("cannot write"), "no file");
     let line = failed(&["cold-start", "--client", "curtail,kafkajs"]);
-    assert!(line.contains("no client 'kafkajs'; there are curtail, java, "), "{line}");
+    assert!(line.contains("unknown client 'kafkajs'; known are curtail, java, "), "{line}");
     let out = run(&["lab", "run", "fetch-sessions", "--arm", "omit", "--client", "franz-go"]);
     assert!(out.code == Some(1) && out.err.contains("no arm of fetch-sessions can"), "{out:?}");
 }

@@ -205,7 +205,7 @@ impl Pending {
     fn wrong(&self) -> Option<String> {
         let counts = [
             (self.open.len() as u64, "missing"),
-            (self.again, "seen again"),
+            (self.again, "duplicated"),
             (self.changed, "changed"),
             (self.foreign, "not of this run"),
         ];
@@ -218,7 +218,11 @@ impl Pending {
             return None;
         }
         let first = self.open.keys().next().map(|number| format!("; the first missing: {number}"));
-        Some(format!("records came back wrong: {}{}", said.join(", "), first.unwrap_or_default()))
+        Some(format!(
+            "records were read back with errors: {}{}",
+            said.join(", "),
+            first.unwrap_or_default()
+        ))
     }
 }
 
@@ -271,17 +275,17 @@ fn outcome(pending: &Pending, tally: &Tally, all: u64) -> Result<Outcome> {
         wrong.push(format!("{} records were not acknowledged; the first: {first}", tally.errors));
     }
     if pending.sent < all {
-        wrong.push(format!("durationMs was over before record {} of {all}", pending.sent));
+        wrong.push(format!("durationMs ended before record {} of {all}", pending.sent));
     }
     Ok(Outcome {
         status: status(&RoundTripStatus {
             total_unique_sent: pending.sent,
             total_received: pending.received,
         })?,
-        from_send: Figures::of(&pending.from_send, "from the send until the poll that gave it out"),
+        from_send: Figures::of(&pending.from_send, "from the send until the poll that returned it"),
         from_intended: Figures::of(
             &pending.from_intended,
-            "from the intended send time until the poll that gave it out",
+            "from the intended send time until the poll that returned it",
         ),
         notes: Vec::new(),
         failure: (!wrong.is_empty()).then(|| wrong.join("; ")),

@@ -39,15 +39,15 @@ impl Change {
     pub(super) fn caution(&self) -> Option<&'static str> {
         match self {
             Self::Producer("acks", value) if value == "1" => Some(
-                "weaker: what the leader alone has is lost with it; measured to compare, not recommended",
+                "weaker durability: records that only the leader has are lost with it; measured for comparison, not recommended",
             ),
             Self::Producer("compression.type", _) => {
-                Some("measured with random letters: your data may compress better or worse")
+                Some("measured with random letters; your data may compress better or worse")
             }
             Self::Producer("max.in.flight.requests.per.connection", _) => {
                 Some("keeps the order of records only with enable.idempotence=true")
             }
-            Self::Partitions(_) => Some("records with keys go to other partitions than before"),
+            Self::Partitions(_) => Some("keyed records go to other partitions than before"),
             _ => None,
         }
     }

@@ -258,7 +258,7 @@ pub(super) fn slow_brokers(brokers: &BTreeMap<i32, Latencies>) -> Vec<Finding> {
         let is_slow = *median > usual * 2 && *median > usual + Duration::from_millis(1);
         is_slow.then(|| {
             Finding::warning(format!(
-                "broker {id} is slow: half of its produce requests take {:.1} ms and more, the others' {:.1} ms",
+                "broker {id} is slow: its median produce request takes {:.1} ms, that of the other brokers {:.1} ms",
                 micros(*median) / 1000.0,
                 micros(usual) / 1000.0
             ))
@@ -280,7 +280,7 @@ pub(super) fn clocks(offsets: &BTreeMap<i32, ClockOffset>) -> Vec<Finding> {
             () => return None,
         };
         Some(Finding::warning(format!(
-            "broker {id}'s clock is {least:.0} to {most:.0} ms {side} this machine's: time-stamps, retention and \
+            "broker {id}'s clock is {least:.0} to {most:.0} ms {side} this machine's: timestamps, retention and \
              latencies taken from records are off by that"
         )))
     };

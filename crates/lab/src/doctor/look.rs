@@ -101,7 +101,9 @@ async fn topics(admin: &Admin, cluster: &mut Cluster) -> curtail::Result<()> {
     }
     if names.len() > TOPICS {
         let rest = names.len() - TOPICS;
-        cluster.unseen.push(format!("the settings of {rest} topics: the first {TOPICS} were read"));
+        cluster
+            .unseen
+            .push(format!("the settings of {rest} topics: only the first {TOPICS} were read"));
     }
     Ok(())
 }
@@ -121,7 +123,7 @@ impl Cluster {
         all.extend(self.replicas());
         all.extend(self.leaders());
         all.extend(self.settings());
-        all.extend(self.unseen.iter().map(|text| Finding::note(format!("not looked at: {text}"))));
+        all.extend(self.unseen.iter().map(|text| Finding::note(format!("not examined: {text}"))));
         all
     }
 
@@ -143,7 +145,7 @@ impl Cluster {
         let under = named(&|at| at.isr.len() < at.replicas.len());
         if !under.is_empty() {
             findings.push(Finding::warning(format!(
-                "under-replicated, one more failure is nearer than it should be: {}",
+                "under-replicated, so fewer failures are tolerated: {}",
                 listed(&under)
             )));
         }
@@ -158,7 +160,7 @@ impl Cluster {
             .collect();
         if !strict.is_empty() {
             findings.push(Finding::warning(format!(
-                "min.insync.replicas is as high as the replication factor, so with any broker away acks=all fails: {}",
+                "min.insync.replicas is as high as the replication factor, so acks=all fails while any replica is down: {}",
                 listed(&strict)
             )));
         }
@@ -227,7 +229,7 @@ impl Cluster {
                     .map(|(value, ids)| format!("{value} on {}", ids.join(", ")))
                     .collect();
                 findings.push(Finding::note(format!(
-                    "{name} differs from broker to broker: {}",
+                    "{name} differs between brokers: {}",
                     each.join("; ")
                 )));
             }
@@ -271,12 +273,12 @@ const RULES: &[Rule] = &[
     Rule {
         name: "log.flush.interval.messages",
         is_odd: |value| below(value, 1_000_000),
-        why: "the broker waits for the disk after so many messages; replication is what keeps them safe",
+        why: "after this many messages the broker flushes to disk and waits; replication already protects records",
     },
     Rule {
         name: "log.flush.interval.ms",
         is_odd: |value| below(value, 60_000),
-        why: "the broker waits for the disk so often; replication is what keeps records safe",
+        why: "at this interval the broker flushes to disk and waits; replication already protects records",
     },
     Rule {
         name: "num.network.threads",
@@ -291,22 +293,22 @@ const RULES: &[Rule] = &[
     Rule {
         name: "replica.fetch.wait.max.ms",
         is_odd: |value| above(value, 500),
-        why: "with replica.fetch.min.bytes above 1, followers hold acks=all up for so long",
+        why: "with replica.fetch.min.bytes above 1, a follower's fetch may delay acks=all by this time",
     },
     Rule {
         name: "replica.fetch.min.bytes",
         is_odd: |value| above(value, 1),
-        why: "followers wait for so much before they fetch, and acks=all waits for them",
+        why: "a follower's fetch waits for this many bytes, and acks=all waits for the follower",
     },
     Rule {
         name: "queued.max.requests",
         is_odd: |value| below(value, 100),
-        why: "network threads stop reading with so few requests waiting",
+        why: "network threads stop reading when this few requests are queued",
     },
     Rule {
         name: "compression.type",
         is_odd: |value| value != "producer",
-        why: "the broker compresses every batch again",
+        why: "the broker recompresses every batch",
     },
     Rule {
         name: "unclean.leader.election.enable",
@@ -316,7 +318,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "auto.leader.rebalance.enable",
         is_odd: |value| value == "false",
-        why: "leaders do not come back by themselves after a restart",
+        why: "leaders do not return to their preferred replicas automatically after a restart",
     },
     Rule {
         name: "socket.send.buffer.bytes",

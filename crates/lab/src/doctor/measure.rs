@@ -134,7 +134,7 @@ impl Trial<'_> {
         for reader in readers {
             let read = reading.block_on(reader);
             let read =
-                read.map_err(|error| Error::Unexpected(format!("a reader ended: {error}")))?;
+                read.map_err(|error| Error::Unexpected(format!("a reader failed: {error}")))?;
             arrivals.extend(read?);
         }
         let busy = busy.until_now();

@@ -215,7 +215,7 @@ impl Visit<'_> {
         (self.progress)(Event::WarmingUp);
         // In the first second brokers compile, open files and elect leaders. No record of the workload pays
         // for that.
-        self.run_once("nothing changed", None, &ground)?;
+        self.run_once("the current settings", None, &ground)?;
         let probe = probe(self.options.producer.acks);
         let mut first = self.rounds(&ground, std::slice::from_ref(&probe))?;
         let other = first.pop().map(|arm| arm.sample).unwrap_or_default();
@@ -311,7 +311,7 @@ impl Visit<'_> {
         for done in 0..of {
             let at = (done / arms.len() + done % arms.len()) % arms.len();
             let change = arms[at].change.clone();
-            let what = change.as_ref().map_or_else(|| "as it is set".to_owned(), Change::text);
+            let what = change.as_ref().map_or_else(|| "current settings".to_owned(), Change::text);
             (self.progress)(Event::Run { what: &what, done, of });
             let ground = match (&change, &wide) {
                 (Some(Change::Partitions(_)), Some(wide)) => wide,
@@ -345,8 +345,8 @@ impl Visit<'_> {
         };
         let sample = trial.run()?;
         if sample.end_to_end.count() == 0 {
-            let why = sample.first_error.unwrap_or_else(|| "they were not read".to_owned());
-            return Err(Error::Unexpected(format!("no record came through with {what}: {why}")));
+            let why = sample.first_error.unwrap_or_else(|| "no record was read".to_owned());
+            return Err(Error::Unexpected(format!("no record was delivered with {what}: {why}")));
         }
         Ok(sample)
     }
@@ -358,7 +358,7 @@ impl Visit<'_> {
             return None;
         }
         let left = |error: &dyn std::fmt::Display| {
-            format!("could not delete {}: {error}; delete it by hand", names.join(" and "))
+            format!("could not delete {}: {error}; delete it manually", names.join(" and "))
         };
         match self.runtime.block_on(self.admin.delete_topics(&names)) {
             Ok(deleted) => deleted

@@ -38,11 +38,11 @@ const FACTOR: f64 = 1.25;
 
 const FROZEN: Arm = Arm {
     name: "frozen",
-    about: "the broker is frozen for seconds, too short to be dropped",
+    about: "the broker is frozen for seconds, too short to be fenced",
     properties: &[],
 };
-const SLOW: Arm = Arm { name: "slow", about: "the broker answers 20 ms later", properties: &[] };
-const NONE: Arm = Arm { name: "none", about: "nothing happens", properties: &[] };
+const SLOW: Arm = Arm { name: "slow", about: "the broker responds 20 ms later", properties: &[] };
+const NONE: Arm = Arm { name: "none", about: "no fault", properties: &[] };
 
 /// `bystanders`.
 pub(super) struct Bystanders;
@@ -53,7 +53,7 @@ impl Experiment for Bystanders {
     }
 
     fn about(&self) -> &'static str {
-        "one of three brokers frozen or slow: p99.9 of the partitions it has nothing to do with"
+        "one of three brokers frozen or slow: p99.9 of partitions without a replica on it"
     }
 
     fn source(&self) -> &'static str {

@@ -31,8 +31,7 @@ const BEHIND: i32 = 0;
 
 const CAUGHT_UP: Arm =
     Arm { name: "caught-up", about: "the consumer is at the end", properties: &[] };
-const ALL: Arm =
-    Arm { name: "behind", about: "a backlog in front of every partition", properties: &[] };
+const ALL: Arm = Arm { name: "behind", about: "a backlog in every partition", properties: &[] };
 const SMALL: Arm = Arm {
     name: "behind-small",
     about: "the same, fetched 16 KiB at a time",
@@ -40,12 +39,12 @@ const SMALL: Arm = Arm {
 };
 const ONE: Arm = Arm {
     name: "one-behind",
-    about: "the backlog in one partition: what the others' records wait",
+    about: "the backlog in one partition: latency of the others",
     properties: &[],
 };
 const ONE_SKIP: Arm = Arm {
     name: "one-behind-skip-broker",
-    about: "the same, with nothing fetched from a broker while records of it wait, as in Java",
+    about: "the same, without fetches from a broker while records of it are buffered, as in Java",
     properties: &[("curtail.buffered.partitions", "skip-broker")],
 };
 
@@ -58,7 +57,7 @@ impl Experiment for CatchUp {
     }
 
     fn about(&self) -> &'static str {
-        "a consumer with a backlog: what new records wait, behind it and beside it"
+        "a consumer with a backlog: latency of new records in the same partitions and in the others"
     }
 
     fn source(&self) -> &'static str {

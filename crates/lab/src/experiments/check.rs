@@ -88,7 +88,7 @@ pub(crate) async fn read(
         } else if !records.is_empty() {
             last = Instant::now();
         } else if last.elapsed() > 3 * PATIENCE {
-            let text = format!("{topic} cannot be read to its end: nothing comes any more");
+            let text = format!("{topic} cannot be read to its end: no more records arrive");
             return Err(Error::Unexpected(text));
         }
         for record in records {

@@ -229,10 +229,10 @@ impl Experiment for EndToEnd {
         let test = TESTS.iter().find(|test| test.arm.name == arm.name);
         let reads = matches!(peer, Peer::FranzGo | Peer::Librdkafka);
         if test.is_some_and(|test| test.pace == Pace::OpenLoop) && !reads {
-            return Err("its driver does not read what it sends at a steady rate");
+            return Err("its driver cannot read back a load at a steady rate");
         }
         if test.is_some_and(|test| test.java.is_some()) && peer == Peer::Java {
-            return Err("its consumer of this release stops with the consumer protocol");
+            return Err("its consumer stops with the consumer protocol in this release");
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Experiment for EndToEnd {
             let seen = in_ms(&sample.latency);
             conditions.push(Condition {
                 text: format!(
-                    "{}: nothing above what was published ({seen:.3?} ms)",
+                    "{}: no figure above the published one ({seen:.3?} ms)",
                     test.arm.name
                 ),
                 held: seen

@@ -39,7 +39,7 @@ const EVICTION_MS: u64 = 2_000;
 
 const CREDIT: Arm = Arm {
     name: "credit",
-    about: "buffered partitions stay in the session; those without credit are not read on",
+    about: "buffered partitions stay in the session; those without credit are not fetched",
     properties: &[("curtail.buffered.partitions", "credit")],
 };
 const ARMS: [Arm; 4] = [
@@ -84,7 +84,7 @@ impl Experiment for FetchSessions {
     }
 
     fn about(&self) -> &'static str {
-        "24 consumers of each broker with 16 slots for sessions: evictions, by what is done about buffered partitions"
+        "24 consumers of brokers with 16 session slots: evictions, by the handling of buffered partitions"
     }
 
     fn source(&self) -> &'static str {
@@ -118,8 +118,7 @@ impl Experiment for FetchSessions {
         if setting.cluster != ClusterKind::Embedded {
             return Vec::new();
         }
-        let what =
-            "sessions may be pushed out sooner than on Apache Kafka, where it takes 120,000 ms";
+        let what = "sessions may be evicted sooner than on Apache Kafka, where it takes 120,000 ms";
         let after = "min.incremental.fetch.session.eviction.ms";
         vec![Modelled::new(what, [(after, EVICTION_MS.to_string())])]
     }
@@ -155,7 +154,7 @@ impl Experiment for FetchSessions {
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         if matches!(setting.cluster, ClusterKind::Bootstrap(_)) {
-            let text = "a cluster of somebody else's does not say what it does with its sessions";
+            let text = "the fetch session counters of an existing cluster are not available";
             return Err(Error::Options(text.into()));
         }
         let mut properties = vec![slots()];

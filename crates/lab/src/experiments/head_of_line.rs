@@ -58,12 +58,12 @@ const SHARED: Arm = Arm {
 };
 const ONE_IN_FLIGHT: Arm = Arm {
     name: "in-flight-1",
-    about: "the same with one in flight: what is held back waits in the producer",
+    about: "the same with one in flight: delayed records wait in the producer",
     properties: &[("max.in.flight.requests.per.connection", "1")],
 };
 const APART: Arm = Arm {
     name: "apart",
-    about: "slow requests on a connection of their own (a second producer)",
+    about: "slow requests on a separate connection (a second producer)",
     properties: &[],
 };
 
@@ -76,7 +76,7 @@ impl Experiment for HeadOfLine {
     }
 
     fn about(&self) -> &'static str {
-        "a produce that waits for a slow replica: what waits behind it, on one connection and apart"
+        "a produce request waits for a slow replica: latency of later requests on its connection and on another one"
     }
 
     fn source(&self) -> &'static str {
@@ -187,14 +187,14 @@ impl Experiment for HeadOfLine {
         if let (Some(none), Some(shared)) = (p99(&NONE), p99(&SHARED)) {
             let half = FROZEN.as_secs_f64() * 500.0;
             conditions.push(Condition {
-                text: format!("the effect is there: p99 {shared:.1} ms behind slow requests, {none:.1} without"),
+                text: format!("the effect exists: p99 {shared:.1} ms after slow requests, {none:.1} ms without"),
                 held: shared > none && shared > half,
             });
         }
         if let (Some(none), Some(apart)) = (p99(&NONE), p99(&APART)) {
             conditions.push(Condition {
                 text: format!(
-                    "on connections of their own: p99 within {FACTOR} times of that without ({apart:.2} and {none:.2} ms)"
+                    "on separate connections: p99 within {FACTOR} times that without ({apart:.2} and {none:.2} ms)"
                 ),
                 held: apart <= FACTOR * none,
             });

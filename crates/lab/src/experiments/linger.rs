@@ -95,8 +95,10 @@ impl Experiment for Linger {
         for (arm, linger) in [(FIVE, 5.0), (TEN, 10.0)] {
             let Some(some) = arms.get(arm.name) else { continue };
             let limit = quantile_ms(none, 0.99) + linger;
-            let what =
-                format!("linger {}: p99, against that of linger 0 and the linger:", arm.name);
+            let what = format!(
+                "linger {}: p99, compared with that of linger 0 plus the linger:",
+                arm.name
+            );
             conditions.push(Condition::below_ms(&what, quantile_ms(some, 0.99), limit));
         }
         conditions

@@ -114,10 +114,10 @@ impl Experiment for LostLeader {
     fn about(&self) -> &'static str {
         match self.0 {
             Fault::Killed => {
-                "a broker is killed (kill -9): the stall against the cluster's own election"
+                "a broker is killed (kill -9): the stall compared with the cluster's own election"
             }
             Fault::Frozen => {
-                "a broker hangs for 20 s (SIGSTOP): the stall against the cluster's own election"
+                "a broker is frozen for 20 s (SIGSTOP): the stall compared with the cluster's own election"
             }
         }
     }

@@ -97,7 +97,7 @@ impl Experiment for MetadataChurn {
     }
 
     fn about(&self) -> &'static str {
-        "what a send takes while 250,000 partitions change all the time"
+        "latency of send while 250,000 partitions keep changing"
     }
 
     fn source(&self) -> &'static str {
@@ -147,7 +147,7 @@ impl Experiment for MetadataChurn {
         if setting.cluster == ClusterKind::Embedded {
             return Ok(Testbed::none());
         }
-        let text = "metadata-churn brings brokers of its own; run it without --cluster";
+        let text = "metadata-churn starts its own brokers; run it without --cluster";
         Err(Error::Options(text.into()))
     }
 
@@ -164,9 +164,9 @@ impl Experiment for MetadataChurn {
 
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         if arm.name == LOCKED.name {
-            return Err("its cache is this laboratory's own");
+            return Err("only Curtail has this arm");
         }
-        peer.has_churn().then_some(()).ok_or("only Java's drivers have this load")
+        peer.has_churn().then_some(()).ok_or("only the Java drivers support this load")
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

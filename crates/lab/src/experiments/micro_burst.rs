@@ -36,7 +36,7 @@ const EVEN: Arm = Arm {
 };
 const BURSTING: Arm = Arm {
     name: "burst",
-    about: "linger.ms=0, all producers at the same moment",
+    about: "linger.ms=0, all producers at the same time",
     properties: &[("linger.ms", "0")],
 };
 const LINGERING: Arm = Arm {
@@ -54,7 +54,7 @@ impl Experiment for MicroBurst {
     }
 
     fn about(&self) -> &'static str {
-        "24 producers that send at the same moment: the tail of a burst, with and without a small linger"
+        "24 producers that send at the same time: the tail of a burst, with and without a small linger"
     }
 
     fn source(&self) -> &'static str {
@@ -129,13 +129,13 @@ impl Experiment for MicroBurst {
             let median = quantile_ms(burst, 0.5);
             conditions.push(Condition {
                 text: format!(
-                    "the burst is there: p50 {median:.2} ms at the same moment, {even:.2} ms evenly spread"
+                    "the effect exists: p50 {median:.2} ms at the same time, {even:.2} ms evenly spread"
                 ),
                 held: median > even,
             });
         }
         if let Some(linger) = arms.get(LINGERING.name) {
-            let what = "p99 with a linger, against that without and the linger:";
+            let what = "p99 with a linger, compared with that without plus the linger:";
             let limit = p99 + LINGER;
             conditions.push(Condition::below_ms(what, quantile_ms(linger, 0.99), limit));
             let (few, many) = (linger.figure("requests"), burst.figure("requests"));

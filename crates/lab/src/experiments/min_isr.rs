@@ -52,9 +52,9 @@ struct Case {
 
 const fn case(name: &'static str, min_isr: &'static str, replica: Replica) -> Case {
     let about = match replica {
-        Replica::Whole => "all replicas keep up",
+        Replica::Whole => "all replicas in sync",
         Replica::Slow => "one replica is frozen for 100 ms of each 500",
-        Replica::Gone => "one replica is stopped, and comes back",
+        Replica::Gone => "one replica is stopped and restarted",
     };
     Case { arm: Arm { name, about, properties: &[] }, min_isr, replica }
 }
@@ -80,7 +80,7 @@ impl Experiment for MinIsr {
     }
 
     fn about(&self) -> &'static str {
-        "min.insync.replicas 1, 2 and 3, with all replicas, a slow one, and one gone"
+        "min.insync.replicas 1, 2 and 3: with all replicas in sync, a slow one, and a stopped one"
     }
 
     fn source(&self) -> &'static str {
@@ -151,7 +151,7 @@ impl Experiment for MinIsr {
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         if let Some((from, until)) = gone {
-            sample.mark(sent.start, from, until, "a replica is gone");
+            sample.mark(sent.start, from, until, "a replica is stopped");
             sample.note("gone_ms", worst_ms(nanos(until - from)));
             sample.note("stall_ms", worst_ms(sent.longest_silence(nanos(from - sent.start))));
         }
@@ -270,10 +270,15 @@ fn without_one(case: &Case, sample: &Sample, setting: &Setting) -> Condition {
     let (stall, gone) = (sample.figure("stall_ms"), sample.figure("gone_ms"));
     let name = case.arm.name;
     if case.min_isr == "3" {
-        let text = format!("{name}: nothing while it is gone ({stall:.0} ms of {gone:.0})");
+        let text =
+            format!("{name}: no acknowledgement while it is stopped ({stall:.0} of {gone:.0} ms)");
         return Condition { text, held: stall >= gone };
     }
     // Brokers of Apache Kafka stop and start on the same two cores.
     let limit = if setting.cluster == ClusterKind::Apache { 4.0 * STALL_MS } else { STALL_MS };
-    Condition::below_ms(&format!("{name}: goes on without it, longest silence"), stall, limit)
+    Condition::below_ms(
+        &format!("{name}: continues without it, longest time without an acknowledgement"),
+        stall,
+        limit,
+    )
 }

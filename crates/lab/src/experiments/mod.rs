@@ -109,13 +109,13 @@ impl ClusterKind {
     fn models(&self) -> Vec<Modelled> {
         match self {
             Self::Embedded => vec![Modelled::new(
-                "the brokers are Curtail's embedded cluster in the process of the client: real TCP, replication and \
-                 log files, but not Apache Kafka",
+                "the brokers: Curtail's embedded cluster in the client's process, with real TCP, replication and log \
+                 files, but not Apache Kafka",
                 [],
             )],
             Self::Sim => vec![Modelled::new(
-                "the clock: client and brokers are Curtail's own, in virtual time, in which processors cost nothing but what \
-                 is said here",
+                "the clock: Curtail's client and brokers run in virtual time, in which CPU work costs no time except where \
+                 stated here",
                 [],
             )],
             Self::Apache | Self::Bootstrap(_) => Vec::new(),
@@ -179,7 +179,7 @@ impl Setting {
         }
         let twice = |at: usize| self.clients[..at].contains(&self.clients[at]);
         if self.clients.is_empty() || (0..self.clients.len()).any(twice) {
-            return Err(Error::Options("name at least one client, and each of them once".into()));
+            return Err(Error::Options("name at least one client, each only once".into()));
         }
         Ok(())
     }
@@ -305,7 +305,8 @@ pub trait Experiment: Sync {
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let _ = (setting, arm);
         let name = self.name();
-        let text = format!("{name} says nothing in virtual time; run it on `embedded` or `apache`");
+        let text =
+            format!("{name} is not available in virtual time; run it on `embedded` or `apache`");
         Err(Error::Options(text))
     }
 
@@ -326,7 +327,7 @@ pub trait Experiment: Sync {
     /// # Errors
     /// The reason why it cannot.
     fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
-        Err("only Curtail's client has the load of this experiment")
+        Err("only Curtail supports the load of this experiment")
     }
 
     /// The conditions, on Curtail's arms that ran.
@@ -402,5 +403,5 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment> {
         return Ok(*found);
     }
     let names: Vec<_> = all.iter().map(|experiment| experiment.name()).collect();
-    Err(Error::Options(format!("there is no experiment '{name}'; there are {}", names.join(", "))))
+    Err(Error::Options(format!("unknown experiment '{name}'; known are {}", names.join(", "))))
 }

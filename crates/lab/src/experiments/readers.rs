@@ -185,7 +185,7 @@ pub(super) fn read(
 pub(super) fn join(runtime: &Runtime, readers: Vec<JoinHandle<Result<Read>>>) -> Result<Vec<Read>> {
     let joined = readers.into_iter().map(|reader| {
         let ended = runtime.block_on(reader);
-        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader ended: {error}"))))
+        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader failed: {error}"))))
     });
     joined.collect()
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::perf::{Error, Result};
 
-const ONE: Arm = Arm { name: "1", about: "the leader's copy alone", properties: &[] };
+const ONE: Arm = Arm { name: "1", about: "the leader alone", properties: &[] };
 const TWO: Arm = Arm { name: "2", about: "one follower", properties: &[] };
 const THREE: Arm =
     Arm { name: "3", about: "two followers: the slower one decides", properties: &[] };
@@ -63,14 +63,14 @@ impl Experiment for ReplicationFactor {
             let (sooner, later) = (quantile_ms(one, 0.5), quantile_ms(three, 0.5));
             conditions.push(Condition {
                 text: format!(
-                    "copies take time: p50 {later:.2} ms with three, {sooner:.2} with one"
+                    "replicas take time: p50 {later:.2} ms with three, {sooner:.2} with one"
                 ),
                 held: later > sooner,
             });
             let (one, three) = (flat_out(one), flat_out(three));
             conditions.push(Condition {
                 text: format!(
-                    "copies take throughput, which is not divided by more than their number \
+                    "replicas take throughput, which is not divided by more than their number \
                      ({three:.1} MB/s with three, {one:.1} with one)"
                 ),
                 held: three < one && 3.0 * three >= one,

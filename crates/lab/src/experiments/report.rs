@@ -64,13 +64,13 @@ impl Report {
         let mut limits = Vec::new();
         if shares_machine {
             limits.push(format!(
-                "The brokers, the clients and the load share one machine with {cores} cores: ratios say more than \
+                "The brokers, the clients and the load share one machine with {cores} cores: ratios are more reliable than \
                  absolute figures."
             ));
         }
         if let (Some(before), Some(after)) = (load_before, load_after) {
             let Environment { busy_percent, stolen_percent, .. } = self.environment;
-            let busy = busy_percent.map(|busy| format!(", {busy:.0}% of its time was used"));
+            let busy = busy_percent.map(|busy| format!(", {busy:.0}% of its CPU time was used"));
             let stolen = stolen_percent.filter(|stolen| *stolen >= 0.5);
             let stolen = stolen.map(|stolen| format!(", {stolen:.0}% went to other machines"));
             limits.push(format!(
@@ -87,7 +87,7 @@ impl Report {
             limits.push(format!("Runs were shortened to {} of their full length.", self.scale));
         }
         if self.arms.iter().any(|arm| arm.rounds.len() == 1) {
-            limits.push("Arms ran once: what differs between them may be noise.".to_owned());
+            limits.push("Each arm ran once, so differences between arms may be noise.".to_owned());
         }
         limits
     }

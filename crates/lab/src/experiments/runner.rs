@@ -150,7 +150,7 @@ fn simulate(
     told: Told<'_>,
 ) -> Result<Vec<Modelled>> {
     if setting.reader || pairs.iter().any(|pair| pair.client != Client::Curtail) {
-        let text = "in virtual time there is no client but curtail, and no reader beside it";
+        let text = "in virtual time only curtail runs, and without --reader";
         return Err(Error::Options(text.into()));
     }
     let mut models = Vec::new();

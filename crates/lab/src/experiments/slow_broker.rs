@@ -114,8 +114,8 @@ impl Experiment for SlowBroker {
 
     fn models(&self, setting: &Setting) -> Vec<Modelled> {
         let how = match setting.cluster {
-            ClusterKind::Apache => "a TCP proxy in front of the broker holds back what it says",
-            _ => "the broker waits before each answer to a produce request",
+            ClusterKind::Apache => "a TCP proxy in front of the broker delays its responses",
+            _ => "the broker waits before each response to a produce request",
         };
         let delay = format!("{} ms", DELAY.as_millis());
         vec![Modelled::new(format!("the slow broker: {how}"), [("delay", delay)])]
@@ -170,7 +170,7 @@ impl Experiment for SlowBroker {
         testbed.slow(SLOW, Duration::ZERO)?;
         let (sent, ()) = sent?;
         let mut sample = sent.sample();
-        let what = format!("broker {SLOW} answers {} ms late", DELAY.as_millis());
+        let what = format!("broker {SLOW} responds {} ms late", DELAY.as_millis());
         sample.mark(sent.start, sent.start, sent.end(), what);
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         note_shares(&mut sample, &sent.bytes_by_partition(), &leaders);
@@ -180,8 +180,8 @@ impl Experiment for SlowBroker {
 
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         match (arm.name.starts_with("sticky-"), peer.sticks_by_batch()) {
-            (true, false) => Err("its partitioner is not that of before KIP-794"),
-            (false, true) => Err("its partitioner is that of the arm sticky"),
+            (true, false) => Err("its partitioner is the one since KIP-794"),
+            (false, true) => Err("its partitioner is the one before KIP-794, as in the arm sticky"),
             _ => Ok(()),
         }
     }

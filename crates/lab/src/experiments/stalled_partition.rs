@@ -36,7 +36,7 @@ const STALLED: i32 = 0;
 
 const CREDIT: Arm = Arm {
     name: "credit",
-    about: "the others are fetched on: curtail.buffered.partitions=credit, the default",
+    about: "the others are still fetched: curtail.buffered.partitions=credit, the default",
     properties: &[("curtail.buffered.partitions", "credit")],
 };
 const ARMS: [Arm; 3] = [
@@ -62,7 +62,7 @@ impl Experiment for StalledPartition {
     }
 
     fn about(&self) -> &'static str {
-        "one of six partitions is paused again and again: what the others' records wait meanwhile"
+        "one of six partitions is paused repeatedly: latency of the other five"
     }
 
     fn source(&self) -> &'static str {
@@ -120,7 +120,7 @@ impl Experiment for StalledPartition {
         read.add_to(&mut sample);
         let drained = others.drained.quantile(0.99).as_secs_f64() * 1000.0;
         readers::set_latency(&mut sample, others.stalled, &over_time);
-        windows.mark(&mut sample, sent.start, &format!("partition {STALLED} is not drained"));
+        windows.mark(&mut sample, sent.start, &format!("partition {STALLED} is paused"));
         sample.note("drained_p99_ms", Figure::Worst(drained));
         testbed.delete_topic(&topic)?;
         Ok(sample)

@@ -155,13 +155,13 @@ impl Workload {
             && !longest.is_zero()
         {
             models.push(Modelled::new(
-                "what a consumer's application does after each poll that gave something",
+                "the application's work after each non-empty poll",
                 [("at least", format!("{shortest:?}")), ("at most", format!("{longest:?}"))],
             ));
         }
         if self.bundle > 1 {
             models.push(Modelled::new(
-                "the load: several records are sent as one that is as large, when the last of them is due",
+                "the load: one sent record stands for several, has their size, and is sent when the last of them is due",
                 [("records in one", self.bundle.to_string())],
             ));
         }
@@ -382,14 +382,14 @@ impl Model {
             Modelled::new(
                 "the network",
                 [
-                    ("one way at least", time(latency)),
-                    ("longer by at most", time(jitter)),
+                    ("one-way delay, at least", time(latency)),
+                    ("additional delay, at most", time(jitter)),
                     ("each machine, each direction", format!("{bandwidth} bytes/s")),
                     ("socket buffers", format!("{socket_buffer} bytes")),
                 ],
             ),
             Modelled::new(
-                "what a broker's writing takes, one request at a time",
+                "a broker's time for writing, one request at a time",
                 [
                     ("a request", time(request)),
                     ("a batch of it", time(append)),
@@ -397,7 +397,7 @@ impl Model {
                 ],
             ),
             Modelled::new(
-                "how long metadata is under way to a broker, each broker having a time of its own",
+                "metadata delay from the controller to a broker, fixed for each broker",
                 [("at least", time(shortest)), ("at most", time(longest))],
             ),
         ]

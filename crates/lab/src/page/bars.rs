@@ -66,9 +66,9 @@ fn parts(arm: &ArmReport) -> [Option<Phase>; 6] {
 pub(super) fn phases(report: &Report, names: &[String]) -> Element {
     let seen = |arm: &ArmReport| parts(arm).iter().any(Option::is_some);
     if !report.arms.iter().any(seen) {
-        return el("p").text("Where the time went: not seen.");
+        return el("p").text("Phases: not measured.");
     }
-    let caption = "Where the time went: the phases of a record";
+    let caption = "Phases of a record's latency";
     let mut plots = Vec::new();
     for (name, of) in PERCENTILES.into_iter().take(3) {
         let all = names.iter().zip(&report.arms).map(|(name, arm)| {
@@ -107,10 +107,10 @@ fn phase_notes(report: &Report) -> String {
     let unseen = PHASES.into_iter().enumerate().filter(|(at, _)| none(*at));
     let unseen: Vec<&str> = unseen.map(|(_, phase)| phase).collect();
     if !unseen.is_empty() {
-        notes += &format!(" Not seen in this run: {}.", unseen.join(", "));
+        notes += &format!(" Not measured in this run: {}.", unseen.join(", "));
     }
     if report.arms.iter().any(|arm| arm.phases_estimated) {
-        notes += " Phases beyond produce are estimated from probes in a cluster without load, with an error in 95 of 100 cases no \
+        notes += " Phases after produce are estimated from probes in a cluster without load. In 95 of 100 cases the error is no \
                   larger than in the table.";
     }
     notes
@@ -132,7 +132,7 @@ fn phase_numbers(report: &Report, names: &[String], caption: &str) -> Element {
         let cells = parts(arm).into_iter().zip(errors).map(|(phase, error)| match (phase, error) {
             (Some(phase), Some(error)) => format!("{} ± {}", figures(&phase), figures(&error)),
             (Some(phase), None) => figures(&phase),
-            (None, _) => "not seen".to_owned(),
+            (None, _) => "not measured".to_owned(),
         });
         std::iter::once(name.clone()).chain(cells).collect()
     });
@@ -148,7 +148,7 @@ pub(super) fn brokers(report: &Report, names: &[String]) -> Option<Element> {
     if ids.is_empty() {
         return None;
     }
-    let caption = "Where the records went: share of each broker";
+    let caption = "Records by broker";
     let share = |arm: &ArmReport, id: i32| {
         arm.brokers.iter().find(|share| share.broker == id).map_or((0, 0), |s| (s.records, s.bytes))
     };
@@ -172,7 +172,7 @@ pub(super) fn brokers(report: &Report, names: &[String]) -> Option<Element> {
     columns.extend(brokers.iter().cloned());
     let rows = names.iter().zip(&report.arms).map(|(name, arm)| {
         let cells = ids.iter().map(|&id| match arm.brokers.is_empty() {
-            true => "not seen".to_owned(),
+            true => "not measured".to_owned(),
             false => {
                 let (records, bytes) = share(arm, id);
                 format!("{records} records, {bytes} bytes ({})", text(percent(arm, id)))

@@ -84,8 +84,8 @@ impl<'a> Shown<'a> {
 
     fn draw(&self, name: &str, x: &Scale, y: &Scale) -> Element {
         let faults: Vec<String> = self.faults.iter().map(in_words).collect();
-        let faults = if faults.is_empty() { "nothing".to_owned() } else { faults.join("; ") };
-        let says = format!("{name}: latency over time; done meanwhile: {faults}.");
+        let faults = if faults.is_empty() { "none".to_owned() } else { faults.join("; ") };
+        let says = format!("{name}: latency over time; faults: {faults}.");
         let ticks = x.ticks().into_iter().map(|(at, _)| (x.at(at), short(at)));
         FRAME
             .svg(&says)

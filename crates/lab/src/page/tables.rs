@@ -20,7 +20,7 @@ pub(super) fn conditions(report: &Report) -> Element {
         el("li").child(word).text(": ").text(&condition.text)
     };
     match report.conditions.is_empty() {
-        true => el("p").text("None was set."),
+        true => el("p").text("None."),
         false => el("ul").class("conditions").children(report.conditions.iter().map(condition)),
     }
 }
@@ -33,7 +33,7 @@ pub(super) fn ratios(first: &str, names: &[String], rows: &[Row]) -> Vec<Element
         let cells = row.ratios.iter().map(ToString::to_string);
         std::iter::once(name.clone()).chain(cells).collect()
     });
-    let caption = format!("Each arm by {first}; their turns were interleaved");
+    let caption = format!("Ratio of each arm to {first}; turns were interleaved");
     vec![table(&caption, &columns, rows.collect()), el("p").class("note").text(LEGEND)]
 }
 
@@ -48,10 +48,10 @@ pub(super) fn figures(report: &Report, names: &[String]) -> Element {
         names.iter().zip(&report.arms).map(|(name, arm)| measured(name, arm)).collect();
     rows.extend(report.published.iter().map(published));
     let brokers = report.arms.iter().any(|arm| arm.cpu_includes_brokers);
-    let cpu = if brokers { " (the brokers' too)" } else { "" };
+    let cpu = if brokers { " (brokers included)" } else { "" };
     let caption = format!(
-        "Latencies in ms, MB of 1024 * 1024 bytes, CPU in µs a record{cpu}. What others published or what was \
-         measured of them has its source at the end."
+        "Latencies in ms, MB of 1024 * 1024 bytes, CPU time in µs per record{cpu}. The last \
+         column is the source: this run, or a published figure."
     );
     table(&caption, &COLUMNS.map(str::to_owned), rows)
 }
@@ -93,7 +93,7 @@ pub(super) fn extra(report: &Report, names: &[String]) -> Option<Element> {
         std::iter::once(key.clone()).chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = keys.into_iter().map(row).collect();
-    let caption = "The experiment's own figures, with the unit at the end of the name";
+    let caption = "Figures specific to the experiment, with the unit at the end of the name";
     (!rows.is_empty()).then(|| table(caption, &columns, rows))
 }
 
@@ -105,7 +105,7 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     columns.extend(PHASES.map(str::to_owned));
     columns.push("to blame".to_owned());
     let ms = |us: f64| short(us / 1000.0);
-    let unseen = || "not seen".to_owned();
+    let unseen = || "not measured".to_owned();
     let rows = names.iter().zip(&report.arms).flat_map(|(name, arm)| {
         arm.exemplars.iter().take(SLOWEST).map(move |slow| {
             let mut row = vec![
@@ -125,7 +125,7 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     });
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {
-        return el("p").text("Single records: not seen.");
+        return el("p").text("Single records: not measured.");
     }
     let caption = format!("The {SLOWEST} slowest records of each arm; latency and phases in ms");
     table(&caption, &columns, rows)
@@ -135,7 +135,7 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
 pub(super) fn environment(report: &Report) -> Element {
     let Environment { system, processor, cores, memory_bytes, release_build, versions, .. } =
         &report.environment;
-    let text = |text: &str| el("span").text(if text.is_empty() { "not known" } else { text });
+    let text = |text: &str| el("span").text(if text.is_empty() { "unknown" } else { text });
     let command = match report.command.is_empty() {
         true => text(""),
         false => el("code").text(&report.command),
@@ -161,7 +161,7 @@ pub(super) fn environment(report: &Report) -> Element {
         el("li").text(format_args!("{}{parameters}", model.what))
     });
     let models = match report.models.is_empty() {
-        true => text("nothing"),
+        true => text("none"),
         false => el("ul").children(models),
     };
     let entries = [
@@ -169,7 +169,7 @@ pub(super) fn environment(report: &Report) -> Element {
         ("System", text(system)),
         ("Machine", text(&machine)),
         ("Versions", text(&versions.join(", "))),
-        ("What is a model", models),
+        ("Models", models),
     ];
     let entries = entries.into_iter();
     el("dl")

@@ -73,7 +73,7 @@ fn a_page_is_well_formed_and_complete() {
         "NOT HELD: p99 < 1 ms",
         "<arm> & \"others\"",
         "broker 2 <frozen> from 5 s to 9 s",
-        "Not seen in this run: publish, catch_up, fetch.",
+        "Not measured in this run: publish, catch_up, fetch.",
         "KIP-951: 40,000,000 records",
         "the network (delay 1 ms)",
         "are estimated from probes",
@@ -82,7 +82,7 @@ fn a_page_is_well_formed_and_complete() {
         "200",
         "to blame",
         "--client 'a\u{fffd}b'",
-        "Each arm by <arm>",
+        "Ratio of each arm to <arm>",
     ] {
         assert!(words.contains(said), "{said}: {words}");
     }
@@ -99,7 +99,7 @@ fn nothing_is_loaded_from_elsewhere() {
 #[test]
 fn a_page_names_the_figures_that_are_missing() {
     let text = page(&[report("y", vec![arm("a", &[1.0])])]);
-    for said in ["Where the time went: not seen.", "Single records: not seen.", "None was set."] {
+    for said in ["Phases: not measured.", "Single records: not measured.", "None."] {
         assert!(text.contains(said), "{said}");
     }
     assert!(!text.contains("<nav"), "one experiment needs no contents");

@@ -64,7 +64,7 @@ impl Checkout {
         let found = found.into_iter().find(|folder| folder.join(MARK).is_file());
         found.map(|folder| Self { folder }).ok_or_else(|| {
             Error::Options(
-                "other clients are built from the project's checkout; run this inside it, or say \
+                "other clients are built from the project's checkout; run this inside it, or state \
                  where its folder `peers` is with --peers DIR"
                     .into(),
             )

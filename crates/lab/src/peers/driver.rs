@@ -386,7 +386,7 @@ impl Running {
     fn ended(&mut self) -> Error {
         match self.exit() {
             Some(status) => self.failed(&format!("has ended ({status})")),
-            None => self.failed("has closed its output and goes on"),
+            None => self.failed("has closed its output and keeps running"),
         }
     }
 
@@ -400,7 +400,7 @@ impl Running {
             [] => "nothing".to_owned(),
             last => last.join(" | "),
         };
-        Error::Unexpected(format!("the driver of {} {what}; its last words: {said}", self.name))
+        Error::Unexpected(format!("the driver of {} {what}; last stderr lines: {said}", self.name))
     }
 
     /// All lines of its stderr. Call it only after the process has ended.

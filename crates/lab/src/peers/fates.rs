@@ -39,7 +39,8 @@ pub(crate) fn read(bytes: &[u8], records: u64) -> Result<Vec<Told>> {
         return Err(Error::Unexpected(text));
     }
     let read = chunks.iter().enumerate().map(|(number, chunk)| {
-        told(chunk).ok_or_else(|| Error::Unexpected(format!("record {number} has no such fate")))
+        told(chunk)
+            .ok_or_else(|| Error::Unexpected(format!("record {number} has a malformed fate")))
     });
     read.collect()
 }

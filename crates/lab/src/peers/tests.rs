@@ -37,7 +37,7 @@ fn a_client_takes_the_settings_it_has() {
     }
     let properties = [("linger.ms", "0"), availability];
     let lacks = Peer::FranzGo.lacks(&properties).unwrap();
-    assert_eq!(lacks, "it has no partitioner.availability.timeout.ms=5");
+    assert_eq!(lacks, "it does not support partitioner.availability.timeout.ms=5");
     assert_eq!(Peer::Java.lacks(&properties), None);
 }
 
@@ -170,15 +170,15 @@ fn a_failed_driver_is_an_error_with_its_last_stderr_lines() {
     let fates = write_fates(&[bytes(5, 7, 2, 9)]);
     let short = format!("echo ready; read go; {fates}{JSON}");
     for (text, expected) in [
-        ("echo no broker >&2; exit 1", "has ended (exit status: 1); its last words: no broker"),
-        ("kill -9 $$", "has ended (signal: 9 (SIGKILL)); its last words: nothing"),
+        ("echo no broker >&2; exit 1", "has ended (exit status: 1); last stderr lines: no broker"),
+        ("kill -9 $$", "has ended (signal: 9 (SIGKILL)); last stderr lines: nothing"),
         (
             "echo Killroy was here; echo a >&2; echo b >&2; exec sleep 60",
-            "says \"Killroy was here\" instead of \"ready\"; its last words: ",
+            "says \"Killroy was here\" instead of \"ready\"; last stderr lines: ",
         ),
         (
             "echo ready; read go; echo lost >&2; exit 4",
-            "has ended (exit status: 4); its last words: lost",
+            "has ended (exit status: 4); last stderr lines: lost",
         ),
         ("echo ready; read go; true", "has written no json: "),
         (

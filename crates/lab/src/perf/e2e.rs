@@ -174,7 +174,7 @@ async fn subscribe_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
     let begun = now();
     while consumer.assignment().len() < all {
         if now().saturating_duration_since(begun) > LONGEST {
-            return Err(unexpected(format!("the group gave no partitions within {LONGEST:?}")));
+            return Err(unexpected(format!("the group assigned no partitions within {LONGEST:?}")));
         }
         consumer.poll(Duration::from_millis(10)).await?;
     }
@@ -303,13 +303,13 @@ impl<'a> Loop<'a> {
         let mut records = read.into_iter();
         let Some(record) = records.next() else {
             return Err(unexpected(format!(
-                "{}-{}: the record did not come back within {LONGEST:?}",
+                "{}-{}: the record was not read back within {LONGEST:?}",
                 self.topic, metadata.partition
             )));
         };
         check(&record, value, &metadata)?;
         if records.next().is_some() {
-            return Err(unexpected(format!("more than one record came back; {ALONE}")));
+            return Err(unexpected(format!("more than one record was read back; {ALONE}")));
         }
         let stations = self.stations(sent, now, &delivery, &metadata);
         self.caught_up = now;
@@ -388,7 +388,7 @@ fn check(record: &ConsumerRecord, value: &[u8], written: &RecordMetadata) -> Res
     let place = (record.partition(), Some(record.offset()));
     if place != (written.partition, written.offset.or(place.1)) {
         return Err(unexpected(format!(
-            "expected the record at {}-{} offset {:?}, but offset {} of partition {} came back; {ALONE}",
+            "expected the record at {}-{} offset {:?}, but offset {} of partition {} was read back; {ALONE}",
             written.topic,
             written.partition,
             written.offset,
@@ -398,7 +398,7 @@ fn check(record: &ConsumerRecord, value: &[u8], written: &RecordMetadata) -> Res
     }
     if record.value() != Some(value) {
         return Err(unexpected(format!(
-            "the record at {}-{} offset {} came back changed",
+            "the record at {}-{} offset {} was read back changed",
             written.topic,
             written.partition,
             record.offset()

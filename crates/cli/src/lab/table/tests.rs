@@ -70,7 +70,7 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "leader-move on embedded, scale 1, seed 1 (KIP-951)");
     assert!(lines[1].contains("share one machine with 2 cores"), "{text}");
-    assert!(lines[2].starts_with("Arms ran once"), "{text}");
+    assert!(lines[2].starts_with("Each arm ran once"), "{text}");
     assert!(lines[3].starts_with("by hints of curtail; ~ the turns overlap"), "{text}");
     assert!(lines[5].starts_with("refresh  curtail  2.50x ?  1.00x ?"), "{text}");
     assert!(

@@ -261,7 +261,7 @@ impl Readers {
         while !self.assigned.chunks(size).all(is_ready) {
             if self.tasks.iter().any(JoinHandle::is_finished) || begun.elapsed() > READY {
                 return Err(Error::Unexpected(format!(
-                    "the consumers did not get their partitions within {READY:?}"
+                    "the consumers were not assigned their partitions within {READY:?}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -25,7 +25,7 @@ fn errors_are_counted_and_named() {
     pending.take(Some(&key(4)), Some(&[4]), Instant::now());
     pending.take(None, None, Instant::now());
     let wrong = pending.wrong().unwrap();
-    let text = "records came back wrong: 2 missing, 1 seen again, 1 changed, 2 not of this run; the first missing: 2";
+    let text = "records were read back with errors: 2 missing, 1 duplicated, 1 changed, 2 not of this run; the first missing: 2";
     assert_eq!(wrong, text);
     assert_eq!(pending.received, 2);
 }

@@ -92,12 +92,12 @@ fn unusual_settings_are_findings() {
         (
             "one differs",
             &[&[usual], &[("num.io.threads", "16", false)]],
-            &["num.io.threads differs from broker to broker: 16 on 2; 8 on 1"],
+            &["num.io.threads differs between brokers: 16 on 2; 8 on 1"],
         ),
         (
             "compressed again",
             &[&[("compression.type", "gzip", false)]],
-            &["compresses every batch again"],
+            &["recompresses every batch"],
         ),
         ("left to the producer", &[&[("compression.type", "producer", false)]], &[]),
     ] {
@@ -113,5 +113,5 @@ fn unusual_settings_are_findings() {
 #[test]
 fn parts_that_could_not_be_read_are_findings() {
     let cluster = Cluster { unseen: vec!["topics: not allowed".into()], ..Cluster::default() };
-    assert_eq!(cluster.findings()[0].text, "not looked at: topics: not allowed");
+    assert_eq!(cluster.findings()[0].text, "not examined: topics: not allowed");
 }

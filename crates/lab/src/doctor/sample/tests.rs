@@ -22,7 +22,7 @@ fn a_latency_is_split_into_phases() {
         ("it was busy until 70", Passage { drained: 70, ..WAY }, parts(10, 30, 25, 15)),
         ("it had not read what was before", Passage { behind: true, ..WAY }, parts(10, 30, 40, 0)),
         (
-            "it came while others were given out",
+            "it arrived while others were processed",
             Passage { drained: 20, fetched: 40, ..WAY },
             parts(10, 30, 40, 0),
         ),
@@ -32,7 +32,7 @@ fn a_latency_is_split_into_phases() {
             parts(10, 70, 0, 0),
         ),
         (
-            "the batch was on its way when it was due",
+            "the batch was in flight when the record was due",
             Passage { written: 5, ..WAY },
             parts(0, 40, 5, 35),
         ),

@@ -88,7 +88,7 @@ impl Reading {
     pub(super) fn end(self) -> Result<Tailed> {
         self.load_is_over.store(true, Ordering::Release);
         let ended = self.runtime.block_on(self.task);
-        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader ended: {error}"))))
+        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader failed: {error}"))))
     }
 }
 

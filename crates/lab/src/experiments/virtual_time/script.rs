@@ -82,11 +82,11 @@ impl Happened {
                 }
                 Act::Kill { broker } => (
                     self.given_up(broker, from),
-                    format!("broker {broker} is killed, until it is dropped"),
+                    format!("broker {broker} is killed, until the controller has removed it"),
                 ),
                 Act::Freeze { broker } => {
                     let thawed = self.next(Act::Thaw { broker }, from);
-                    (thawed.map_or(end, |done| done.from), format!("broker {broker} hangs"))
+                    (thawed.map_or(end, |done| done.from), format!("broker {broker} is frozen"))
                 }
                 Act::Stop { broker } => {
                     let serves = self.next(Act::Restart { broker }, from);

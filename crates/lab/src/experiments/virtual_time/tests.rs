@@ -67,7 +67,7 @@ fn keyless_records_avoid_a_frozen_broker() {
 #[test]
 fn an_experiment_without_virtual_time_is_an_error() {
     let refused = run(find("metadata-churn").unwrap(), &setting(1.0, 1), &mut |_| {}).unwrap_err();
-    assert!(refused.to_string().contains("metadata-churn says nothing in virtual time"));
+    assert!(refused.to_string().contains("metadata-churn is not available in virtual time"));
 }
 
 /// The arm of `fetch-sessions`, with sessions that may be evicted after a sixth of a second.
