@@ -26,37 +26,37 @@ use users::{Secret, secret};
 /// Arguments of `curtail cluster`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Number of brokers [default: the number that --data was made with, or 3].
+    /// Number of brokers [default: the number stored in --data, or 3].
     #[arg(long, value_name = "N")]
     brokers: Option<u32>,
-    /// Port of the first broker; the others take the next ones. 0 lets the system choose all.
+    /// Port of the first broker; the others take the next ones. 0 lets the system choose all ports.
     #[arg(long, default_value_t = 9092)]
     port: u16,
-    /// Address to listen on; without this only this machine can connect.
+    /// Address to listen on [default: loopback, so that only this machine can connect].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Address that clients are told to connect to [default: the one listened on].
+    /// Address advertised to clients [default: the address to listen on].
     #[arg(long, value_name = "ADDRESS")]
     advertise: Option<IpAddr>,
-    /// What clients speak: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+    /// Security protocol of clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
     #[arg(long, value_name = "PROTOCOL")]
     security_protocol: Option<String>,
-    /// Listen beyond this machine although clients are not authenticated or the connection is not encrypted.
+    /// Allow connections from other machines without authentication or without encryption.
     #[arg(long)]
     insecure: bool,
-    /// A file with a user of SASL in each line: NAME:PASSWORD for every mechanism, or NAME:PASSWORD:MECHANISM for PLAIN,
-    /// SCRAM-SHA-256 or SCRAM-SHA-512 alone. Empty lines and those that begin with # are left out. The environment variable
-    /// CURTAIL_USERS holds lines of the same form.
+    /// A file with one SASL user per line: NAME:PASSWORD for every mechanism, or NAME:PASSWORD:MECHANISM for one of PLAIN,
+    /// SCRAM-SHA-256 and SCRAM-SHA-512. Empty lines and lines that begin with # are ignored. The environment variable
+    /// CURTAIL_USERS has the same format.
     #[arg(long, value_name = "FILE")]
     user_file: Option<PathBuf>,
-    /// A user of SASL, as in a line of --user-file. May be given several times. Every process of this machine can read it.
+    /// A SASL user, as in a line of --user-file. May be given several times. Visible to every process of this machine.
     #[arg(long = "user", value_name = "NAME:PASSWORD", value_parser = secret)]
     users: Vec<Secret>,
-    /// Directory of the logs, kept for the next run; a temporary one without this.
+    /// Directory of the logs, kept for the next run [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Use --data with another number of --brokers than it was made with. New ones begin empty; every partition must keep an
-    /// in-sync replica on those that stay.
+    /// Use --data with another number of --brokers than before. New brokers begin empty; every partition must keep an
+    /// in-sync replica on a remaining broker.
     #[arg(long, requires_all = ["data", "brokers"])]
     resize: bool,
     /// Partitions of a topic created without a count.
@@ -202,7 +202,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
         let cluster = Cluster::start(config, Env::real()).await?;
         output::line(cluster.bootstrap())?;
-        output::note(format_args!("{brokers} brokers run; Ctrl-C stops them"));
+        output::note(format_args!("{brokers} brokers are running; Ctrl-C stops them"));
         arguments.explain(&cluster, &security, beyond_loopback);
         tokio::select! {
             biased;

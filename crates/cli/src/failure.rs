@@ -56,7 +56,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What to do about an error that does not say it itself.
+/// Advice for an error that contains none.
 fn advice(error: &Error) -> Option<&'static str> {
     match error {
         Error::Unreachable { reason, .. } if reason.contains("protocol") => {
@@ -78,7 +78,7 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::Broker { code, message: None, .. }
             if *code == curtail::ErrorCode::INVALID_TOPIC_EXCEPTION =>
         {
-            Some("a name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
+            Some("a topic name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
         }
         Error::Config(_) => None,
         _ => None,

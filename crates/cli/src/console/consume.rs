@@ -24,37 +24,37 @@ pub(crate) struct Arguments {
     /// Topic to read. A missing topic is an error, unless -X allow.auto.create.topics=true asks for its creation.
     #[arg(short, long)]
     topic: String,
-    /// Partition to read; all without this.
+    /// Partition to read [default: all].
     #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
-    /// Share the topic with the other consumers of this group (group.id), and commit what was printed. Ends with
-    /// Ctrl-C, leaving the group.
+    /// Join this group (group.id), share the topic with its other members, and commit the printed records. Ctrl-C leaves
+    /// the group.
     #[arg(short = 'G', long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
-    /// How the group shares the topic out: classic, or consumer, where the brokers do (group.protocol).
+    /// Group protocol: classic, or consumer (KIP-848), where the brokers assign partitions (group.protocol).
     #[arg(long, value_name = "PROTOCOL", requires = "group")]
     group_protocol: Option<String>,
-    /// Where to begin: beginning, end, an offset, -N for N records before the end, or s@MS for a time. With --group
-    /// beginning or end, and only where the group has committed nothing.
+    /// Start position: beginning, end, an offset, -N for N records before the end, or s@MS for a timestamp. With --group
+    /// only beginning or end, which apply to partitions without a committed offset.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
     offset: Start,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// End when every partition has been read to its end.
+    /// End when every partition has been read to its current end.
     #[arg(short, long)]
     exit: bool,
     /// How to print a record: %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,
     /// %R the same in 4 bytes, %T timestamp, %h headers, \n \t \r \xNN.
     #[arg(short, long, value_parser = Format::parse, conflicts_with_all = ["key_delimiter", "delimiter"])]
     format: Option<Format>,
-    /// Print the key before the value, with this between them (an equals sign as -K '=').
+    /// Print the key before the value, separated by this text (an equals sign as -K '=').
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
-    /// What to print behind a record.
+    /// Text to print after each record.
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
     delimiter: String,
-    /// Print NULL for a key or a value that is not there.
+    /// Print NULL for a missing key or value.
     #[arg(short = 'Z', long)]
     null: bool,
 }
@@ -129,7 +129,7 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
         Start::Beginning => "earliest",
         Start::End => "latest",
         Start::At(_) | Start::BeforeEnd(_) | Start::Time(_) => {
-            return Err(Failure::new("with --group, --offset is beginning or end"));
+            return Err(Failure::new("with --group, --offset must be beginning or end"));
         }
     };
     // First, so that an auto.offset.reset given by name takes precedence.
@@ -218,7 +218,7 @@ async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fa
         }
         Some(wanted) => {
             return Err(Failure::new(format!(
-                "topic '{topic}' has {} partitions, there is no partition {wanted}",
+                "topic '{topic}' has {} partitions, but no partition {wanted}",
                 known.len()
             )));
         }

@@ -92,10 +92,10 @@ impl Format {
                 }
                 Some(other) => {
                     return Err(format!(
-                        "%{other} is not known; known are %t %p %o %k %K %s %S %R %T %h %%"
+                        "unknown format %{other}; known are %t %p %o %k %K %s %S %R %T %h %%"
                     ));
                 }
-                None => return Err("a % at the end; write %% for a percent sign".into()),
+                None => return Err("the format ends with %; write %% for a percent sign".into()),
             };
             if !plain.is_empty() {
                 parts.push(Part::Text(unescape(&std::mem::take(&mut plain))));

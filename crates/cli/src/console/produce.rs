@@ -1,4 +1,4 @@
-//! `curtail produce`: pieces of standard input become records.
+//! `curtail produce`: sends parts of standard input as records.
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
     /// Topic to write to.
     #[arg(short, long)]
     topic: String,
-    /// Partition to write to; by key, or spread evenly, without this.
+    /// Partition to write to [default: by key; keyless records are spread evenly].
     #[arg(short, long)]
     partition: Option<i32>,
     /// The key of every record.
     #[arg(short, long, conflicts_with = "key_delimiter")]
     key: Option<String>,
-    /// What separates key and value in a line (an equals sign as -K '=').
+    /// Separator of key and value in a line (an equals sign as -K '=').
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
-    /// What separates records.
+    /// Separator of records.
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
     delimiter: String,
     /// A header of every record. May be given several times.
@@ -46,10 +46,10 @@ pub(crate) struct Arguments {
     /// Compression: none, gzip, snappy, lz4 or zstd.
     #[arg(short = 'z', long, value_name = "CODEC")]
     compression: Option<String>,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// An empty value (or key) becomes one that is not there.
+    /// Send an empty value (or key) as null.
     #[arg(short = 'Z', long)]
     null: bool,
 }

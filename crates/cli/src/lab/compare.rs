@@ -11,10 +11,10 @@ use crate::{failure::Failure, output};
 /// Arguments of `curtail lab compare`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What `curtail lab run --json` wrote the first time.
+    /// Output of `curtail lab run --json` of the first run.
     #[arg(value_name = "A.json")]
     first: PathBuf,
-    /// What it wrote the second time.
+    /// Output of the second run.
     #[arg(value_name = "B.json")]
     second: PathBuf,
 }

@@ -66,7 +66,7 @@ fn write_omb(path: &Path, reports: &[Report]) -> Result<(), Failure> {
     let results: Vec<_> =
         arms.filter_map(|(report, arm)| Some((report, arm, export::omb(report, arm)?))).collect();
     if results.is_empty() {
-        let text = "nothing here measures what OpenMessaging Benchmark reports; leave --omb away";
+        let text = "no figure of this run is in the format of OpenMessaging Benchmark; omit --omb";
         return Err(Failure::new(text));
     }
     let alone = results.len() == 1;

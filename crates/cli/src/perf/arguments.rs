@@ -21,25 +21,25 @@ pub(super) enum MetricsFormat {
     Prometheus,
 }
 
-/// Which cluster and topic, and the client's properties.
+/// Cluster, topic, and the client's properties.
 #[derive(Debug, Args)]
 pub(super) struct Common {
-    /// Brokers to measure: host:port, separated by commas. Without this an embedded cluster runs in this process.
+    /// Brokers to measure: host:port, separated by commas [default: an embedded cluster in this process].
     #[arg(long, value_name = "SERVERS")]
     pub(super) bootstrap_server: Option<String>,
-    /// Topic to use.
+    /// Topic to use. It is not deleted after the run.
     #[arg(long, default_value = "curtail-perf")]
     pub(super) topic: String,
-    /// Partitions to create the topic with, if it is created.
+    /// Partitions of the topic, if it is created.
     #[arg(long, value_name = "N")]
     pub(super) partitions: Option<i32>,
-    /// Replicas to create the topic with, if it is created.
+    /// Replicas of the topic, if it is created.
     #[arg(long, value_name = "N")]
     pub(super) replication_factor: Option<i16>,
     /// Brokers of the embedded cluster.
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "bootstrap_server")]
     pub(super) brokers: u32,
-    /// A property of the embedded cluster's brokers.
+    /// Properties of the embedded cluster's brokers.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, num_args = 1.., conflicts_with = "bootstrap_server")]
     pub(super) cluster_property: Vec<Property>,
     /// Client properties by their Java names.

@@ -15,12 +15,12 @@ use curtail_lab::perf::Report;
 
 use crate::failure::Failure;
 
-/// What to measure.
+/// Subcommands of `curtail perf`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sends records at a rate or as fast as it goes (kafka-producer-perf-test).
+    /// Sends records at a rate or as fast as possible (kafka-producer-perf-test).
     Produce(Box<produce::Arguments>),
-    /// Reads records as fast as it goes (kafka-consumer-perf-test).
+    /// Reads records as fast as possible (kafka-consumer-perf-test).
     Consume(Box<consume::Arguments>),
     /// Sends one record at a time and reads it back (EndToEndLatency).
     E2e(Box<e2e::Arguments>),
@@ -35,7 +35,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Writes the figures as `--json` asks.
+/// Writes the figures to the file of `--json`.
 fn write_json(path: Option<&Path>, report: &Report) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let text = serde_json::to_string(report).map_err(Failure::new)?;
