@@ -53,6 +53,21 @@ impl PhaseName {
     }
 }
 
+/// Meaning of a phase, by its name in reports; empty for an unknown name.
+#[must_use]
+pub fn meaning(phase: &str) -> &'static str {
+    match phase {
+        "queue" | "produce" => "waiting in the client: linger.ms, buffer, requests in flight",
+        "request" => "from the socket until the acknowledgement was read",
+        "publish" => "request to the leader, until its log has the record",
+        "commit" => "replication to the in-sync replicas",
+        "catch_up" => "the consumer reads the records before it",
+        "fetch" => "fetch response, until a poll returns the record",
+        "acknowledge" => "response to the producer",
+        _ => "",
+    }
+}
+
 /// One value for each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerPhase<T>([T; 6]);

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use curtail_lab::experiments::{
     ArmReport, PublishedFigure, Report,
-    compare::{LEGEND, within},
+    compare::{legend, within},
 };
 
 use super::compare;
@@ -16,23 +16,37 @@ use super::compare;
 const COLUMNS: usize = 14;
 
 const HEADER: [&str; COLUMNS] = [
-    "", "records", "MB/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "CPU us", "lost",
-    "dupl.", "reord.", "errors",
+    "",
+    "records",
+    "MB/s",
+    "avg ms",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "p99.9 ms",
+    "max ms",
+    "CPU us/record",
+    "lost",
+    "dupl.",
+    "reord.",
+    "errors",
 ];
 
 /// Formats limits, ratios of the arms, arms, published figures, further figures, and conditions.
 pub(super) fn table(report: &Report) -> String {
     let Report { experiment, cluster, scale, seed, source, .. } = report;
     let mut text = format!("{experiment} on {cluster}, scale {scale}, seed {seed} ({source})\n");
+    text += &format!("{}\n", report.conclusion());
     for limit in report.limits() {
         text += &format!("{limit}\n");
     }
     let ratios = within(report);
     if let (Some(first), false) = (report.arms.first(), ratios.is_empty()) {
         text += &format!(
-            "by {} of {}; {LEGEND}:\n{}",
+            "ratios to {} of {}; {}:\n{}",
             first.name,
             first.client,
+            legend(&ratios),
             compare::ratios(&ratios)
         );
     }
@@ -46,11 +60,28 @@ pub(super) fn table(report: &Report) -> String {
         if let Some((phase, times)) = to_blame(arm) {
             let of = arm.exemplars.len();
             let name = label(report, arm);
-            text += &format!("{name}: {phase} to blame for {times} of the {of} slowest\n");
+            let meaning = curtail_lab::phases::meaning(phase);
+            text += &format!(
+                "{name}: {phase} to blame for {times} of the {of} slowest records ({meaning})\n"
+            );
         }
     }
     text += &timelines(report);
-    for condition in &report.conditions {
+    text + &conditions(report)
+}
+
+/// The conditions, with those of integrity that held in one line.
+fn conditions(report: &Report) -> String {
+    let mut text = String::new();
+    let intact =
+        report.conditions.iter().filter(|condition| condition.held && condition.is_integrity());
+    let intact = intact.count();
+    if intact > 0 {
+        text += &format!(
+            "held: no record lost, duplicated or reordered, and no error ({intact} arms)\n"
+        );
+    }
+    for condition in report.conditions.iter().filter(|c| !(c.held && c.is_integrity())) {
         let word = if condition.held { "held" } else { "NOT HELD" };
         text += &format!("{word}: {}\n", condition.text);
     }
@@ -89,7 +120,7 @@ fn figures(report: &Report) -> String {
     let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
     for (index, row) in rows.iter().enumerate() {
         if index == published_from {
-            text += "published or measured of others:\n";
+            text += "published, or measured with other software:\n";
         }
         let mut line = format!("{:<width$}", row[0], width = widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {

@@ -7,7 +7,7 @@ use curtail_lab::perf::{
     e2e::{self, Options},
 };
 
-use super::{arguments::Common, bar::Bar, lines, write_json};
+use super::{arguments::Common, bar::Bar, lines, note_kept, write_json};
 use crate::{failure::Failure, output, settings::set_both};
 
 /// Arguments of `curtail perf e2e`.
@@ -101,6 +101,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = report?;
     printed?;
     print(&report)?;
+    note_kept(&options.target, &options.topic.name);
     write_json(arguments.common.json.as_deref(), &report)
 }
 
@@ -111,6 +112,9 @@ fn print(report: &Report) -> Result<(), Failure> {
     }
     if let Some(table) = lines::phases(report) {
         output::line(table)?;
+    }
+    if let Some(line) = lines::unseparated(report) {
+        output::line(line)?;
     }
     output::line(lines::cpu(report))
 }

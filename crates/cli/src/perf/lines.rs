@@ -9,6 +9,7 @@ use curtail::NamedMetric;
 use curtail_lab::{
     latency::Summary,
     perf::{Interval, Report, Window},
+    phases::meaning,
 };
 
 const MB: f64 = 1024.0 * 1024.0;
@@ -109,8 +110,21 @@ pub(super) fn phases(report: &Report) -> Option<String> {
         for figure in figures {
             let _ = write!(table, "{:>10.3}", ms(figure));
         }
+        let _ = write!(table, "  {}", meaning(name));
     }
     any.then_some(table)
+}
+
+/// The part of an end-to-end latency that cannot be separated into phases, on a cluster outside this process.
+pub(super) fn unseparated(report: &Report) -> Option<String> {
+    let (latency, produce) = (report.latency_us?, report.phases_us.produce?);
+    report.phases_us.publish.is_none().then(|| {
+        format!(
+            "The other {:.3} ms of the average are publish, commit, catch_up and fetch, which cannot be separated on a cluster \
+             outside this process.",
+            ms(latency.avg - produce.avg)
+        )
+    })
 }
 
 /// Every thousandth record of an end-to-end run.

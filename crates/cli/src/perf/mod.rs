@@ -11,9 +11,9 @@ mod produce;
 use std::path::Path;
 
 use clap::Subcommand;
-use curtail_lab::perf::Report;
+use curtail_lab::perf::{Report, Target};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output};
 
 /// Subcommands of `curtail perf`.
 #[derive(Debug, Subcommand)]
@@ -32,6 +32,13 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Produce(arguments) => produce::run(&arguments),
         Command::Consume(arguments) => consume::run(&arguments),
         Command::E2e(arguments) => e2e::run(&arguments),
+    }
+}
+
+/// Names the topic that keeps the records of a run, on a cluster that outlives it.
+fn note_kept(target: &Target, topic: &str) {
+    if matches!(target, Target::Bootstrap(_)) {
+        output::note(format_args!("topic {topic} keeps the records of this run"));
     }
 }
 

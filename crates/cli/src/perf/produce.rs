@@ -12,7 +12,7 @@ use curtail_lab::perf::{
 use super::{
     arguments::{Common, MetricsFormat},
     bar::Bar,
-    lines, write_json,
+    lines, note_kept, write_json,
 };
 use crate::{failure::Failure, output};
 
@@ -141,6 +141,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(MetricsFormat::Prometheus) => output::print(&outcome.metrics.prometheus_text())?,
         None => {}
     }
+    note_kept(&options.target, &options.topic.name);
     write_json(arguments.common.json.as_deref(), outcome.measured())?;
     match (outcome.whole.errors, outcome.whole.first_error) {
         (0, _) => Ok(()),

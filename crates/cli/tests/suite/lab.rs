@@ -200,7 +200,7 @@ fn a_run_writes_a_page_and_export_files() {
     assert!(!std::path::Path::new(&omb).exists(), "there are two arms");
 
     let out = run(&["lab", "compare", &path("run.json"), &path("run.json")]).ok();
-    assert!(out.contains("1.00x ?") && out.contains("repeat the runs"), "{out}");
+    assert!(out.contains("1.00x") && out.contains("repeat the runs"), "{out}");
     let other = path("other.json");
     std::fs::write(&other, report.to_string().replace("cold-start", "e2e")).unwrap();
     let failed = run(&["lab", "compare", &path("run.json"), &other]).failed();

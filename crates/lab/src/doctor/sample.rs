@@ -37,7 +37,7 @@ impl Phase {
             Self::Produce => "produce",
             Self::Publish => "publish",
             Self::Commit => "commit",
-            Self::CatchUp => "catch-up",
+            Self::CatchUp => "catch_up",
             Self::Fetch => "fetch",
         }
     }

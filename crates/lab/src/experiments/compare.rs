@@ -87,20 +87,44 @@ pub struct Ratio {
     pub verdict: Verdict,
 }
 
-/// Meaning of the marks next to ratios.
-pub const LEGEND: &str = "~ the turns overlap: may be noise; ? one of them ran once: cannot be told; none: every turn \
-    of one is beyond every turn of the other";
+/// Meaning of the marks next to these ratios.
+#[must_use]
+pub fn legend(rows: &[Row]) -> &'static str {
+    let single = |row: &Row| row.ratios.iter().all(|ratio| ratio.verdict == Verdict::Single);
+    match rows.iter().all(single) {
+        true => "one of the two ran once, so a difference may be noise",
+        false => {
+            "~: turns overlap, so the difference may be noise; ?: one of the two ran once; no mark: every turn of one is \
+             beyond every turn of the other"
+        }
+    }
+}
 
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(ratio) = self.ratio else { return f.write_str("-") };
-        let sign = match self.verdict {
+impl Row {
+    /// The ratios as text; without marks if all would have the same one.
+    #[must_use]
+    pub fn cells(&self, rows: &[Self]) -> Vec<String> {
+        let verdicts = rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
+        let marks = verdicts.clone().any(|verdict| verdict != Verdict::Single);
+        self.ratios.iter().map(|ratio| ratio.text(marks)).collect()
+    }
+}
+
+impl Ratio {
+    fn text(&self, marks: bool) -> String {
+        let Some(ratio) = self.ratio else { return "-".to_owned() };
+        let mark = match self.verdict {
+            _ if !marks => "",
             Verdict::Single => " ?",
             Verdict::Noise => " ~",
             Verdict::Apart(_) => "",
         };
-        let decimals = if ratio < 0.1 { 4 } else { 2 };
-        write!(f, "{ratio:.decimals$}x{sign}")
+        let text = match ratio {
+            _ if ratio > 0.0 && ratio <= 0.1 => format!("{:.0} times less", 1.0 / ratio),
+            _ if ratio >= 10.0 => format!("{ratio:.0} times more"),
+            _ => format!("{ratio:.2}x"),
+        };
+        text + mark
     }
 }
 
@@ -150,14 +174,14 @@ pub fn between(first: &[Report], second: &[Report]) -> Result<Vec<Comparison>, S
     }
     if comparisons.is_empty() {
         return Err(format!(
-            "there is no experiment in both: the first has {}, the second {}",
+            "the runs have no experiment in common: the first has {}, the second {}",
             names(first),
             names(second)
         ));
     }
     if comparisons.iter().all(|comparison| comparison.rows.is_empty()) {
         let names: Vec<_> = comparisons.iter().map(|c| &*c.experiment).collect();
-        return Err(format!("there is no arm of {} in both", names.join(", ")));
+        return Err(format!("the runs have no arm of {} in common", names.join(", ")));
     }
     Ok(comparisons)
 }
@@ -187,12 +211,12 @@ fn of_experiment(before: &Report, after: &Report) -> Comparison {
         let same = |other: &&ArmReport| other.name == arm.name && other.client == arm.client;
         match before.arms.iter().find(same) {
             Some(other) => rows.push(row(arm, other)),
-            None => notes.push(format!("{} of {} is in the second only", arm.name, arm.client)),
+            None => notes.push(format!("{} of {} is only in the second run", arm.name, arm.client)),
         }
     }
     for arm in &before.arms {
         if !rows.iter().any(|row| row.arm == arm.name && row.client == arm.client) {
-            notes.push(format!("{} of {} is in the first only", arm.name, arm.client));
+            notes.push(format!("{} of {} is only in the first run", arm.name, arm.client));
         }
     }
     Comparison { experiment: before.experiment.clone(), notes, rows }

@@ -357,8 +357,9 @@ impl Arms<'_> {
             let Sample { errors, lost, duplicated, reordered, .. } = sample;
             Condition {
                 text: format!(
-                    "{}: 0 lost, 0 duplicated, 0 reordered, no error ({lost}, {duplicated}, {reordered}, {errors})",
-                    arm.name
+                    "{}: {} ({lost}, {duplicated}, {reordered}, {errors})",
+                    arm.name,
+                    Condition::INTEGRITY
                 ),
                 held: lost + duplicated + reordered + errors == 0,
             }

@@ -57,6 +57,23 @@ impl Report {
         self.conditions.iter().all(|condition| condition.held)
     }
 
+    /// Whether the conditions hold, in one sentence.
+    #[must_use]
+    pub fn conclusion(&self) -> String {
+        let failed: Vec<&Condition> = self.conditions.iter().filter(|c| !c.held).collect();
+        match (self.conditions.len(), &*failed) {
+            (0, _) => "No condition was set.".to_owned(),
+            (all, []) => format!("All {all} conditions hold."),
+            (all, [first, ..]) => {
+                format!(
+                    "{} of {all} conditions do NOT hold. The first: {}.",
+                    failed.len(),
+                    first.text
+                )
+            }
+        }
+    }
+
     /// Limits of the figures, which a reader must know first; a sentence each.
     #[must_use]
     pub fn limits(&self) -> Vec<String> {
@@ -424,6 +441,15 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// Phrase of the conditions about lost, duplicated and reordered records.
+    pub(super) const INTEGRITY: &str = "0 lost, 0 duplicated, 0 reordered, no error";
+
+    /// Whether this is about lost, duplicated or reordered records of an arm.
+    #[must_use]
+    pub fn is_integrity(&self) -> bool {
+        self.text.contains(Self::INTEGRITY)
+    }
+
     /// Requires `seen` to be below `limit`, both in milliseconds. A missing figure (NaN) is not below.
     #[must_use]
     pub fn below_ms(what: &str, seen: f64, limit: f64) -> Self {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::experiments::{
     ArmReport, Environment, PHASES, PublishedFigure, Report,
-    compare::{LEGEND, Metric, Row},
+    compare::{Metric, Row, legend},
 };
 
 /// Number of slowest records shown per arm.
@@ -29,12 +29,12 @@ pub(super) fn conditions(report: &Report) -> Element {
 pub(super) fn ratios(first: &str, names: &[String], rows: &[Row]) -> Vec<Element> {
     let mut columns = vec!["arm".to_owned()];
     columns.extend(Metric::ALL.map(|metric| metric.name().to_owned()));
-    let rows = names.iter().zip(rows).map(|(name, row)| {
-        let cells = row.ratios.iter().map(ToString::to_string);
-        std::iter::once(name.clone()).chain(cells).collect()
-    });
+    let cells = names
+        .iter()
+        .zip(rows)
+        .map(|(name, row)| std::iter::once(name.clone()).chain(row.cells(rows)).collect());
     let caption = format!("Ratio of each arm to {first}; turns were interleaved");
-    vec![table(&caption, &columns, rows.collect()), el("p").class("note").text(LEGEND)]
+    vec![table(&caption, &columns, cells.collect()), el("p").class("note").text(legend(rows))]
 }
 
 const COLUMNS: [&str; 15] = [

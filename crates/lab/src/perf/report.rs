@@ -174,7 +174,7 @@ impl PhasesReport {
             ("produce", self.produce),
             ("publish", self.publish),
             ("commit", self.commit),
-            ("catch-up", self.catch_up),
+            ("catch_up", self.catch_up),
             ("fetch", self.fetch),
         ]
         .into_iter()

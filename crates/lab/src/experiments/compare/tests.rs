@@ -83,13 +83,27 @@ fn a_comparison_names_what_cannot_be_compared() {
         between(&[report("x", vec![arm("a", &[1.0]), arm("c", &[1.0])])], &[other]).unwrap();
     let notes = found[0].notes.join("; ");
     assert!(notes.contains("the scale differs: 1 and 0.5"), "{notes}");
-    assert!(notes.contains("b of curtail is in the second only"), "{notes}");
-    assert!(notes.contains("c of curtail is in the first only"), "{notes}");
+    assert!(notes.contains("b of curtail is only in the second run"), "{notes}");
+    assert!(notes.contains("c of curtail is only in the first run"), "{notes}");
     let cpu = found[0].rows[0].ratios.last().unwrap();
     assert_eq!((cpu.metric, cpu.ratio), (Metric::Cpu, None));
     let error = between(&[report("x", vec![])], &[report("y", vec![])]).unwrap_err();
     assert!(error.ends_with("the first has x, the second y"), "{error}");
     assert!(between(&[report("x", vec![])], &[report("x", vec![])]).is_err());
+}
+
+#[test]
+fn large_ratios_are_times_and_marks_are_hidden_when_all_ran_once() {
+    let cells = |turns: &[f64]| {
+        let first = [report("x", vec![arm("a", &vec![100.0; turns.len()])])];
+        let found = between(&first, &[report("x", vec![arm("a", turns)])]).unwrap();
+        let rows = &found[0].rows;
+        (rows[0].cells(rows)[1].clone(), legend(rows).contains('~'))
+    };
+    assert_eq!(cells(&[200.0]), ("2.00x".into(), false));
+    assert_eq!(cells(&[1.0, 1.0]), ("100 times less".into(), true));
+    assert_eq!(cells(&[5000.0, 5000.0]), ("50 times more".into(), true));
+    assert_eq!(cells(&[50.0, 250.0]), ("1.50x ~".into(), true));
 }
 
 #[test]
