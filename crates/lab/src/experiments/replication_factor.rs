@@ -1,4 +1,4 @@
-//! What each further copy costs: one, two and three replicas with acks=all.
+//! Cost of each further replica: one, two and three replicas with acks=all.
 
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,
@@ -36,7 +36,7 @@ impl Experiment for ReplicationFactor {
         (3.0 * setting.scale).ceil() as u32
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the effect and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -80,7 +80,7 @@ impl Experiment for ReplicationFactor {
     }
 }
 
-/// An arm's name is the number of its replicas.
+/// Number of replicas, which is the arm's name.
 fn replicas(arm: &Arm) -> Result<i16> {
     arm.name.parse().map_err(|_| Error::Options(format!("no arm {}", arm.name)))
 }
