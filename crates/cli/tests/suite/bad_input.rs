@@ -50,7 +50,7 @@ fn a_port_that_speaks_http_is_noticed() {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = [0; 512];
-            // Whatever the client does with the connection is its business.
+            // The client may have closed the connection; that is fine.
             let _ = stream.read(&mut request);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         }
