@@ -17,14 +17,14 @@ use curtail_lab::{
 
 use crate::{failure::Failure, output};
 
-/// What to do in the laboratory.
+/// Subcommands of `curtail lab`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Lists the experiments.
     List,
     /// Runs experiments. Exit code 0 if all conditions hold, 2 if not, 1 on error.
     Run(RunArguments),
-    /// Runs a benchmark of Trogdor or of the OpenMessaging Benchmark from its file.
+    /// Runs a Trogdor or OpenMessaging Benchmark file.
     Bench(bench::Arguments),
     /// Kills brokers and clients with kill -9, many times, and checks that nothing acknowledged was lost. Exit code 0 if
     /// nothing was lost, duplicated, reordered or refused, 2 if something was, 1 on error.
@@ -32,12 +32,12 @@ pub(crate) enum Command {
     /// Copies exactly once until it is killed, for `lab kills`.
     #[command(hide = true)]
     KillsWorker(kills::WorkerArguments),
-    /// Compares two runs: what the second has by what the first has, and what of it is noise.
+    /// Compares two runs: ratios of the second to the first, and which of them may be noise.
     Compare(compare::Arguments),
-    /// Makes a page of figures written earlier.
+    /// Writes an HTML page from figures of earlier runs.
     Report(ReportArguments),
     /// Keeps runs and writes the page of results, its charts, and the README's picture and table. Exit code 0 if they are
-    /// written, or as the runs say (--check), 1 otherwise.
+    /// written or, with --check, agree with the runs; 1 otherwise.
     Publish(publish::Arguments),
 }
 
@@ -94,10 +94,10 @@ pub(crate) struct RunArguments {
 /// Arguments of `curtail lab report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// Files that `curtail lab run --json` has written.
+    /// Files written by `curtail lab run --json`.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The page to write.
+    /// HTML file to write.
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
 }
@@ -112,7 +112,7 @@ pub(super) fn cluster(text: &str) -> Result<ClusterKind, String> {
     }
 }
 
-/// Lists or runs.
+/// Runs `curtail lab`.
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::List => list(),
