@@ -61,17 +61,17 @@ const STAY: (&str, &str) = ("curtail.route.around.trouble", "false");
 
 const HINTS: Arm = Arm {
     name: "hints",
-    about: "the refusal names the next leader, the batch goes there at once (KIP-951)",
+    about: "the error response names the next leader, and the batch goes there at once (KIP-951)",
     properties: &[("curtail.leader.discovery", "hint"), STAY],
 };
 const REFRESH: Arm = Arm {
     name: "refresh",
-    about: "a full metadata refresh, then no back-off (the KIP's rejected alternative)",
+    about: "a full metadata refresh without backoff (the KIP's rejected alternative)",
     properties: &[("curtail.leader.discovery", "refresh"), STAY],
 };
 const BASELINE: Arm = Arm {
     name: "baseline",
-    about: "a full metadata refresh and the back-off: clients before KIP-951",
+    about: "a full metadata refresh with backoff: clients before KIP-951",
     properties: &[("curtail.leader.discovery", "refresh-and-back-off"), STAY],
 };
 
@@ -83,7 +83,7 @@ const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properti
 const PROVEN: &[(&str, &str)] = &[("curtail.prefer.proven.partitions", "true")];
 const MANY_PROVEN: Arm = Arm {
     name: "proven-100-partitions",
-    about: "keyless records go to leaders that have acknowledged something",
+    about: "keyless records go to leaders that have acknowledged a record",
     properties: PROVEN,
 };
 const ALONE: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true")];
@@ -91,7 +91,7 @@ const BOTH: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true"), PROVEN[0]
 const MANY_ALONE: Arm =
     Arm { name: "alone-100-partitions", about: "a new leader is tried alone", properties: ALONE };
 const MANY_BOTH: Arm =
-    Arm { name: "both-100-partitions", about: "both of these", properties: BOTH };
+    Arm { name: "both-100-partitions", about: "both of the above", properties: BOTH };
 const FEW_BOTH: Arm = Arm { name: "both-6-partitions", ..MANY_BOTH };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
@@ -105,7 +105,7 @@ impl Experiment for LeaderMove {
     }
 
     fn about(&self) -> &'static str {
-        "all leaders move under load: hints, full refresh without back-off, neither"
+        "all leaders move under load: hints, full refresh without backoff, neither"
     }
 
     fn source(&self) -> &'static str {
@@ -143,7 +143,8 @@ impl Experiment for LeaderMove {
         if setting.cluster != ClusterKind::Embedded {
             return Vec::new();
         }
-        let what = "how fast a move becomes known: at once to the partition's replicas, late to the other brokers";
+        let what =
+            "propagation of a move: at once to the partition's replicas, late to the other brokers";
         vec![Modelled::new(what, [("late by", format!("{} ms", CONVERGENCE.as_millis()))])]
     }
 
@@ -205,7 +206,7 @@ impl Experiment for LeaderMove {
             });
         }
         if let (Some(hints), Some(refresh)) = (arms.get(HINTS.name), arms.get(REFRESH.name)) {
-            let what = "p99.9 with hints, against a full refresh without back-off:";
+            let what = "p99.9 with hints, compared with a full refresh without backoff:";
             conditions.push(Condition::below_ms(what, p999(hints), p999(refresh)));
         }
         conditions
