@@ -221,7 +221,7 @@ def execute(driver, words, path, limit):
         print(f"    stopped after {limit} s: {shlex.join(command)}")
         return None
     except FileNotFoundError:
-        raise Problem(f"{command[0]} is not there; run without --no-build") from None
+        raise Problem(f"{command[0]} does not exist; run without --no-build") from None
     if result.returncode != 0:
         print(f"    exit code {result.returncode}: {shlex.join(command)}\n    {result.stderr.strip()}")
         return None
@@ -401,7 +401,7 @@ def parse():
     add("--e2e-acks", default="all", choices=("1", "all"))
     add("--consume-records", type=int, default=9_000_000)
     add("--pause", type=float, default=1.0, help="seconds of rest for the server after each run")
-    add("--limit", type=float, default=600, help="seconds after which one run is given up")
+    add("--limit", type=float, default=600, help="seconds until a run is aborted")
     args = parser.parse_args()
     for name in ("max_records", "max_warmup", "e2e_records", "e2e_warmup", "consume_records"):
         setattr(args, name, int(getattr(args, name) * args.scale))

@@ -140,7 +140,7 @@ class Group:
                 self.settle(f"{client} {name}")
                 self.start(client)
                 self.settle(f"{client} comes back")
-        print(f"  {self.written} records, each given out; {self.again} times one was given out again", flush=True)
+        print(f"  {self.written} records, each returned to a member; {self.again} returned again", flush=True)
 
     def stop(self):
         for member in self.members.values():

@@ -161,7 +161,7 @@ impl Wire {
         match answer.topics.iter().flat_map(|topic| &topic.partitions).next() {
             Some(result) if result.error == ErrorCode::NONE => Ok(()),
             Some(result) => Err(format!("partition {partition}: {:?}", result.error).into()),
-            None => Err("an answer without a result".into()),
+            None => Err("a response without a result".into()),
         }
     }
 }

@@ -14,8 +14,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Latency of {@code send} calls: threads send at a rate to random partitions of a large number, all of which the producer
- * knows. The acknowledgement time of a fate is the return of the call.
+ * Latency of {@code send} calls: threads send at a rate to random partitions. The producer knows all partitions, a large
+ * number. The acknowledgement time of a fate is the return of the call.
  */
 final class Churn {
     /** Threads that look up the topics; the producer combines their lookups into shared requests. */
