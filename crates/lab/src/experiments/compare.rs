@@ -92,9 +92,9 @@ pub struct Ratio {
 pub fn legend(rows: &[Row]) -> &'static str {
     let single = |row: &Row| row.ratios.iter().all(|ratio| ratio.verdict == Verdict::Single);
     match rows.iter().all(single) {
-        true => "one of the two ran once, so a difference may be noise",
+        true => "an arm ran only once, so differences may be noise",
         false => {
-            "~: turns overlap, so the difference may be noise; ?: one of the two ran once; no mark: every turn of one is \
+            "~: turns overlap, so the difference may be noise; ?: an arm ran only once; no mark: every turn of one is \
              beyond every turn of the other"
         }
     }

@@ -77,7 +77,7 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
     assert_eq!(lines[1], "1 of 3 conditions do NOT hold. The first: it works.");
     assert!(lines[2].contains("share one machine with 2 cores"), "{text}");
     assert!(lines[3].starts_with("Each arm ran once"), "{text}");
-    assert!(lines[4].starts_with("ratios to hints of curtail; one of the two ran once"), "{text}");
+    assert!(lines[4].starts_with("ratios to hints of curtail; an arm ran only once"), "{text}");
     assert!(lines[6].starts_with("refresh  curtail  2.50x  1.00x"), "{text}");
     let row =
         "hints     300000   4.77    1.50    1.00    2.00    3.00      12.3    20.0           30.0";
