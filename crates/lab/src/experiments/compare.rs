@@ -3,8 +3,6 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fmt;
-
 use super::{ArmReport, Report, RoundReport};
 
 /// A compared metric.
@@ -104,8 +102,8 @@ impl Row {
     /// The ratios as text; without marks if all would have the same one.
     #[must_use]
     pub fn cells(&self, rows: &[Self]) -> Vec<String> {
-        let verdicts = rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
-        let marks = verdicts.clone().any(|verdict| verdict != Verdict::Single);
+        let single = |ratio: &Ratio| ratio.verdict == Verdict::Single;
+        let marks = !rows.iter().flat_map(|row| &row.ratios).all(single);
         self.ratios.iter().map(|ratio| ratio.text(marks)).collect()
     }
 }
