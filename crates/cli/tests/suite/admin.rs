@@ -38,7 +38,7 @@ impl At<'_> {
         run(&[arguments, &["--bootstrap-server", self.0]].concat())
     }
 
-    /// Asks until this is the answer: brokers learn of changes in their own time.
+    /// Repeats the command until it prints this: changes reach brokers with a delay.
     fn until(&self, arguments: &[&str], expected: &Value) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let arguments = [arguments, &["--json"]].concat();

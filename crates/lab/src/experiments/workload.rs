@@ -355,7 +355,7 @@ pub struct Model {
 
 impl Default for Model {
     /// Machines of the size behind the published figures (`m5.xlarge`, `r5.xlarge`): up to 10 Gbit/s of
-    /// network, four processors that share 0.1 ms per request, and a page cache before the disk.
+    /// network, four CPUs that share 0.1 ms per request, and a page cache before the disk.
     ///
     /// The metadata delay is that of Apache Kafka 4.3 on an idle machine: 54 to 129 ms.
     fn default() -> Self {

@@ -97,7 +97,7 @@ fn the_limit_of_a_load_is_named() {
             Some(Limit::Link),
         ),
         (
-            "memory is full, answers do not come",
+            "memory is full, responses do not arrive",
             Load { reached: 0.6, late: 9.0, memory_waits: 7, ..fine },
             Some(Limit::Brokers),
         ),

@@ -13,7 +13,7 @@ pub struct Environment {
     pub started_ms: u64,
     /// The operating system, its release, and the architecture.
     pub system: String,
-    /// The processor.
+    /// Model of the CPU.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: u32,
