@@ -180,8 +180,8 @@ impl Experiment for SlowBroker {
 
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         match (arm.name.starts_with("sticky-"), peer.sticks_by_batch()) {
-            (true, false) => Err("its partitioner is the one since KIP-794"),
-            (false, true) => Err("its partitioner is the one before KIP-794, as in the arm sticky"),
+            (true, false) => Err("it lacks the partitioner of before KIP-794"),
+            (false, true) => Err("its partitioner is that of the sticky arms"),
             _ => Ok(()),
         }
     }

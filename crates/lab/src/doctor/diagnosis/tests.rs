@@ -18,7 +18,7 @@ fn only_a_difference_beyond_the_noise_counts() {
         (&[10.0, 11.0, 10.5], &[2.0, 9.0, 4.0], NoDifference, "the other's rounds differ by more"),
         (&[10.0, 10.0, 10.0], &[10.0, 10.0, 10.0], NoDifference, "the same"),
         (&[10.0, 10.0], &[9.0, 9.0], Better, "no noise at all"),
-        (&[10.0], &[1.0], NoDifference, "one round shows no noise"),
+        (&[10.0], &[1.0], NoDifference, "noise is unknown after one round"),
         (&[], &[], NoDifference, "nothing"),
     ] {
         assert_eq!(compare(base, other).verdict, verdict, "{why}");
