@@ -67,7 +67,7 @@ fn setting(clients: &[Client]) -> Setting {
 }
 
 #[test]
-fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
+fn arms_and_clients_take_turns_and_missing_pairs_are_reported() {
     let [java, go, librdkafka] = [Peer::Java, Peer::FranzGo, Peer::Librdkafka].map(Client::Peer);
     let setting = setting(&[Client::Curtail, java, go, librdkafka]);
     let experiment = Noting::default();
@@ -97,8 +97,8 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
         *told.lock(),
         [
             "plain librdkafka: it is not wanted",
-            "ours java: it has no curtail.suspicion.enable=false",
-            "ours franz-go: it has no curtail.suspicion.enable=false",
+            "ours java: it does not support curtail.suspicion.enable=false",
+            "ours franz-go: it does not support curtail.suspicion.enable=false",
             "ours librdkafka: it is not wanted",
             "plain franz-go: it has no such thing"
         ]
@@ -137,8 +137,8 @@ fn a_run_without_any_arm_says_why() {
             vec![Client::Peer(Peer::Librdkafka)],
             "no arm of noting can be run with this client: it is not wanted",
         ),
-        (vec![], "name at least one client, and each of them once"),
-        (vec![Client::Curtail, Client::Curtail], "name at least one client, and each of them once"),
+        (vec![], "name at least one client, each only once"),
+        (vec![Client::Curtail, Client::Curtail], "name at least one client, each only once"),
     ] {
         let error = run(&experiment, &setting(&clients), &mut |_| {}).unwrap_err();
         assert_eq!(error.to_string(), expected);
