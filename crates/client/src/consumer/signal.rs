@@ -1,9 +1,9 @@
 //! Bytes that a lane has fetched ahead, and the wake-up of the lane once enough of them are drained.
 //!
 //! # Invariants
-//! [`LaneSignal::wake_after`] stores its threshold before it reads the drained bytes, and [`LaneSignal::give_back`]
-//! counts before it reads the threshold. Both are read-modify-writes of the same word, so at least one of the two
-//! sees the other.
+//! - [`LaneSignal::wake_after`] stores its threshold before it reads the drained bytes, and [`LaneSignal::give_back`]
+//!   counts before it reads the threshold. Both are read-modify-writes of the same word, so at least one of the two
+//!   sees the other.
 
 use super::sync::{AtomicUsize, Notify, Ordering};
 

@@ -1,10 +1,10 @@
 //! Calls of a group for the application's side, which runs inside polls only.
 //!
 //! # Invariants
-//! A call is stored before the application's waker is taken, and a poll keeps its waker before it looks for a call:
-//! the poll sees the call, or its waker is woken.
-//! [`Attention::begin`] clears the call before the poll looks for work. A later call stays set, and the poll sees the
-//! work of every earlier call.
+//! - A call is stored before the application's waker is taken, and a poll keeps its waker before it looks for a call:
+//!   the poll sees the call, or its waker is woken.
+//! - [`Attention::begin`] clears the call before the poll looks for work. A later call stays set, and the poll sees
+//!   the work of every earlier call.
 
 use super::sync::{AtomicBool, Ordering};
 
