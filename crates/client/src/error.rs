@@ -183,9 +183,9 @@ pub enum Error {
         /// The position.
         offset: i64,
     },
-    /// Records before the position were lost in an unclean leader election, and `auto.offset.reset` is `none` (KIP-320).
-    /// Later polls report it again, until a seek. [`Consumer::seek_to`](crate::Consumer::seek_to) with the divergent offset
-    /// reads the records that replaced the lost ones.
+    /// Records before the position were lost in an unclean leader election, and `auto.offset.reset` is `none`
+    /// (KIP-320). Later polls report the error again, until a seek. [`Consumer::seek_to`](crate::Consumer::seek_to)
+    /// with the divergent offset reads the records that replaced the lost ones.
     #[error(
         "{topic}-{partition}: records before offset {offset} (leader epoch {leader_epoch}) were lost in an unclean election; {}, and auto.offset.reset is none; seek to decide where to continue",
         divergence(*.divergent_offset, *.divergent_epoch)

@@ -130,7 +130,7 @@ impl Default for CommonConfig {
 /// `acks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// 0: no response.
+    /// 0: no acknowledgement.
     None,
     /// 1: the leader has written the batch.
     Leader,

@@ -1,4 +1,5 @@
-//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider: the client-credentials flow (KIP-768, KIP-1139).
+//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider: the client-credentials flow (KIP-768,
+//! KIP-1139).
 
 use std::{fmt, time::Duration};
 

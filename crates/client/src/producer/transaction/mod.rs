@@ -157,7 +157,9 @@ impl TransactionalProducer {
     /// `max.block.ms`.
     ///
     /// # Errors
-    /// [`Error::Timeout`]: call again. [`Error::Broker`]: the coordinator refuses, for example for lack of an ACL permission, or because `transaction.timeout.ms` exceeds the brokers' `transaction.max.timeout.ms`. Calling again is allowed. [`Error::TransactionFatal`] if it is not.
+    /// [`Error::Timeout`]: call again. [`Error::Broker`]: the coordinator refuses, for example for lack of an ACL
+    /// permission, or because `transaction.timeout.ms` exceeds the brokers' `transaction.max.timeout.ms`. Calling
+    /// again is allowed. [`Error::TransactionFatal`] if it is not.
     ///
     /// # Cancel safety
     /// Cancel safe; requests in progress continue.
@@ -420,7 +422,11 @@ impl Transaction<'_> {
     /// `max.block.ms`.
     ///
     /// # Errors
-    /// [`Error::TransactionAbortable`]: a record or the offsets could not be written; call [`TransactionalProducer::abort_transaction`]. [`Error::Timeout`]: the outcome is unknown; call [`TransactionalProducer::commit_transaction`] until it succeeds, because an abort is no longer possible. [`Error::TransactionFatal`] if the producer was fenced: the transaction was aborted, unless this commit had been completed before.
+    /// [`Error::TransactionAbortable`]: a record or the offsets could not be written; call
+    /// [`TransactionalProducer::abort_transaction`]. [`Error::Timeout`]: the outcome is unknown; call
+    /// [`TransactionalProducer::commit_transaction`] until it succeeds, because an abort is no longer possible.
+    /// [`Error::TransactionFatal`] if the producer was fenced: the transaction was aborted, unless this commit had
+    /// been completed before.
     ///
     /// # Cancel safety
     /// While records are being written, a dropped call leaves the transaction open; after that, committing.
@@ -429,8 +435,8 @@ impl Transaction<'_> {
         self.producer.commit_transaction().await
     }
 
-    /// Aborts: unsent records fail, and readers with `isolation.level=read_committed` see nothing of the transaction.
-    /// Limited by `max.block.ms`.
+    /// Aborts: unsent records fail, and readers with `isolation.level=read_committed` never see the others. Limited
+    /// by `max.block.ms`.
     ///
     /// # Errors
     /// [`Error::Timeout`]: call [`TransactionalProducer::abort_transaction`]. [`Error::TransactionFatal`].
