@@ -1,4 +1,4 @@
-//! What a consumer must do, on the embedded cluster and on Apache Kafka.
+//! Behaviour of a consumer, on the embedded cluster and on Apache Kafka.
 
 use std::{
     collections::BTreeMap,
@@ -14,16 +14,16 @@ use curtail::{
 };
 use futures_core::Stream;
 
-/// How long a case may wait for what must come.
+/// Longest wait of a case.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One Apache Kafka for the cases that leave it as it is; it ends with the process.
+/// One Apache Kafka for the cases that do not change it; it ends with the process.
 fn apache(test: &str) -> Option<&'static Backend> {
     static BROKER: OnceLock<Option<Backend>> = OnceLock::new();
     BROKER.get_or_init(|| Backend::apache(test, 1)).as_ref()
 }
 
-/// Runs each case on both clusters. Cases make topics of their own.
+/// Runs each case on both clusters. Each case creates its own topics.
 macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
         mod embedded {
@@ -75,7 +75,7 @@ fn earliest(backend: &Backend) -> ConsumerConfig {
     config
 }
 
-/// Sends `count` records to each of `partitions` partitions, with their numbers as values and times.
+/// Sends `count` records to each of `partitions` partitions, with their numbers as values and timestamps.
 async fn produce(producer: &Producer, topic: &str, partitions: i32, count: usize) {
     let mut sent = Vec::new();
     for n in 0..count {
@@ -101,7 +101,7 @@ fn all(topic: &str, partitions: i32) -> Vec<TopicPartition> {
     (0..partitions).map(|p| TopicPartition::new(topic, p)).collect()
 }
 
-/// Polls until `count` records are here.
+/// Polls until `count` records have arrived.
 async fn read(consumer: &mut Consumer, count: usize) -> Vec<ConsumerRecord> {
     let deadline = Instant::now() + LIMIT;
     let mut records = Vec::new();
@@ -117,7 +117,7 @@ fn number(record: &ConsumerRecord) -> usize {
     std::str::from_utf8(record.value().unwrap()).unwrap().parse().unwrap()
 }
 
-/// Offsets and numbers by partition, in the order read.
+/// Offsets and numbers by partition, in reading order.
 fn numbers(records: &[ConsumerRecord]) -> BTreeMap<i32, Vec<(i64, usize)>> {
     let mut by_partition: BTreeMap<i32, Vec<(i64, usize)>> = BTreeMap::new();
     for record in records {
@@ -185,7 +185,7 @@ async fn discards_what_was_fetched_before_a_seek(backend: &Backend) {
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign([at.clone()]);
     for target in [900, 5, 5, 999, 0, 400] {
-        // The rest of what was fetched lies half read in the consumer at this point.
+        // Here the consumer holds the rest of a partly read response.
         read(&mut consumer, 1).await;
         consumer.seek(&at, target).unwrap();
         let records = read(&mut consumer, 1).await;
@@ -203,7 +203,7 @@ async fn paused_partitions_wait(backend: &Backend) {
     config.max_poll_records = 10;
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(both.clone());
-    // Whatever is being read, and whatever has been fetched, stays back.
+    // The records being read and all fetched records stay in the consumer.
     let mut before = read(&mut consumer, 1).await;
     consumer.pause([&both[0]]);
     let seen = before.iter().filter(|r| r.partition() == 1).count();

@@ -1,4 +1,4 @@
-//! What an application sees of its records beside their deliveries: interceptors and metrics.
+//! The application's views of its records other than deliveries: interceptors and metrics.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use curtail::{
 /// A topic, and the outcome of a record for it.
 type Note = (String, Result<RecordMetadata, String>);
 
-/// Notes what it is told.
+/// Records the interceptor's calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
@@ -36,7 +36,7 @@ impl Notes {
     }
 }
 
-/// Spoils the record, and then fails.
+/// Changes the record, and then panics.
 struct Panics;
 
 impl ProducerInterceptor for Panics {
@@ -67,7 +67,7 @@ async fn interceptors_change_records_and_hear_of_each_outcome_in_order() {
     }
     for (n, delivery) in deliveries.into_iter().enumerate() {
         assert_eq!(delivery.await.expect("written").offset, Some(n as i64));
-        // Interceptors hear of it first.
+        // Interceptors receive the outcome before the delivery.
         assert!(notes.0.lock().expect("notes").len() > n);
     }
     let told = notes.taken();
@@ -165,7 +165,7 @@ async fn metrics_show_what_waits_for_a_broker_that_is_gone() {
     let metrics = producer.metrics();
     let all = metrics.all_brokers();
     let queued = all.queue_bytes + metrics.leaderless_bytes;
-    // Either still queued, or in flight to a connection that has not broken yet.
+    // Either still queued, or in flight on a connection that has not failed yet.
     assert!(queued > 2000 || all.requests_in_flight == 1, "{all:?}");
     assert!(metrics.buffer_available_bytes < metrics.buffer_total_bytes);
     drop(producer);

@@ -1,4 +1,4 @@
-//! The producer against the embedded cluster and against Apache Kafka: the same bodies on both.
+//! The producer against the embedded cluster and Apache Kafka: the same bodies on both.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ fn on_embedded<F: Future<Output = ()>>(body: impl FnOnce(Backend) -> F, brokers:
     runtime().block_on(async { body(Backend::embedded(brokers).await).await });
 }
 
-/// Runs a body on Apache Kafka, where it is to be had.
+/// Runs a body on Apache Kafka, if available.
 fn on_apache<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Backend) -> F, brokers: usize) {
     let Some(backend) = Backend::apache(name, brokers) else { return };
     runtime().block_on(body(backend));
@@ -80,10 +80,10 @@ async fn every_field_and_codec_arrives(backend: Backend) {
     }
 }
 
-/// How many records have been sent.
+/// Number of records sent.
 type Progress = tokio::sync::watch::Receiver<u64>;
 
-/// Sends numbered records by key while brokers go and come, and checks what is in the log.
+/// Sends numbered records by key while brokers stop and restart, and checks the log.
 async fn numbered(
     backend: &Backend,
     topic: &str,
@@ -116,7 +116,7 @@ async fn numbered(
     }
     assert_eq!(found.len(), acknowledged.len());
     for (partition, n, offset) in acknowledged {
-        // A batch whose first answer was lost is known to the broker, but not always where it is.
+        // For a batch whose first response was lost, the broker knows the batch, but not always its offset.
         let is_there = match offset {
             Some(offset) => found.contains(&(partition, n, offset)),
             None => found.iter().any(|&(p, m, _)| (p, m) == (partition, n)),
@@ -161,8 +161,8 @@ fn a_frozen_leader_is_left_as_soon_as_there_is_another_embedded() {
     on_embedded(|backend| async move { frozen_leader(&backend).await }, 3);
 }
 
-/// A leader that hangs sends no error, and `request.timeout.ms` is 30 s. What it was sent follows the new leaders long
-/// before, and is written once.
+/// An unresponsive leader sends no error, and `request.timeout.ms` is 30 s. Its batches move to the new leaders long
+/// before that, and are written once.
 async fn frozen_leader(backend: &Backend) {
     backend.create_topic("frozen", 3, 3).await;
     let begun = std::time::Instant::now();
@@ -182,7 +182,7 @@ fn nothing_is_lost_or_repeated_when_leaders_are_killed_apache() {
     on_apache("killed_leaders", lost_leaders, 3);
 }
 
-/// Both on one cluster, because its start takes long.
+/// Both on one cluster, because its start is slow.
 async fn lost_leaders(backend: Backend) {
     killed_leaders(&backend).await;
     frozen_leader(&backend).await;
@@ -229,7 +229,7 @@ fn nothing_is_lost_or_repeated_when_leaders_move() {
     );
 }
 
-/// The broker appends and its answers come too late: every attempt but the first repeats what is there.
+/// The broker appends, but its responses are too late: every attempt but the first is a duplicate.
 #[test]
 fn attempts_that_time_out_do_not_repeat_records() {
     on_embedded(
@@ -336,7 +336,7 @@ async fn cannot_be_sent(backend: Backend) {
         matches!(error, Error::Broker { code: ErrorCode::INVALID_TOPIC_EXCEPTION, .. }),
         "{error}"
     );
-    // Nothing of the above stands in the way of what can be sent.
+    // The failures above do not prevent valid sends.
     producer.send(Record::to("known").value("x")).await.expect("sent").await.expect("written");
     let other = producer.clone();
     producer.close().await.expect("closed");
@@ -366,7 +366,7 @@ async fn acks_0_and_1(backend: Backend) {
         assert_eq!(last.is_some(), has_offset, "acks={acks}");
         producer.close().await.expect("closed");
     }
-    // What acks=0 sent may still be on its way; what acks=1 sent is there.
+    // Records with acks=0 may still be in flight; those with acks=1 are in the log.
     let read = read_all(&backend, "acks", 1).await;
     assert!(read[&0].iter().filter(|record| record.value() == Some(b"1")).count() == 3);
 }
