@@ -140,7 +140,7 @@ fn permanent_endpoint_errors_fail_sends_at_once() {
 }
 
 #[test]
-fn unresponsive_endpoints_are_waited_for_within_limits() {
+fn transient_endpoint_errors_are_reported_as_unreachable() {
     run(async {
         let provider = Provider::new();
         type Script = fn() -> Say;

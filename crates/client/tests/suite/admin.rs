@@ -93,7 +93,7 @@ async fn everything_apache() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_at_once() {
+async fn unreachable_cluster_is_reported_at_once() {
     let admin = Admin::new(AdminConfig::new("127.0.0.1:1")).unwrap();
     let error = admin.list_topics().await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");

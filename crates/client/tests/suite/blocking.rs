@@ -22,7 +22,7 @@ fn cluster(topic: &str, partitions: i32) -> (Runtime, Backend) {
 }
 
 #[test]
-fn threads_send_and_read_without_a_runtime_of_their_own() {
+fn threads_send_and_read_without_a_runtime() {
     const RECORDS: i64 = 200;
     let (_runtime, backend) = cluster("blocking", 4);
     let producer = Producer::new(ProducerConfig::new(backend.bootstrap())).expect("usable");
@@ -68,7 +68,7 @@ fn threads_send_and_read_without_a_runtime_of_their_own() {
 }
 
 #[test]
-fn a_send_that_finds_no_memory_blocks_until_there_is_some() {
+fn send_without_memory_blocks_until_memory_is_free() {
     let (_runtime, backend) = cluster("blocking", 1);
     let config = ProducerConfig::new(backend.bootstrap()).batch_size(1000).buffer_memory(2000);
     let producer = Producer::new(config).expect("usable");
@@ -83,7 +83,7 @@ fn a_send_that_finds_no_memory_blocks_until_there_is_some() {
 }
 
 #[test]
-fn a_wait_with_a_limit_ends_and_can_be_taken_up_again() {
+fn timed_out_wait_can_be_repeated() {
     let (_runtime, backend) = cluster("blocking", 1);
     let config = ProducerConfig::new(backend.bootstrap()).linger(Duration::from_secs(20));
     let producer = Producer::new(config).expect("usable");

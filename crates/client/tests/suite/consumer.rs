@@ -45,19 +45,19 @@ macro_rules! on_both {
 
 on_both! {
     reads_everything_in_order,
-    goes_where_it_is_sent,
-    discards_what_was_fetched_before_a_seek,
-    paused_partitions_wait,
-    knows_offsets,
-    begins_where_the_policy_says,
-    an_offset_that_is_gone_is_reset,
-    an_offset_that_is_gone_is_reported_without_a_policy,
+    seeks_move_the_position,
+    records_fetched_before_a_seek_are_discarded,
+    paused_partitions_return_no_records,
+    offsets_are_looked_up,
+    new_assignment_begins_where_the_reset_policy_says,
+    position_outside_the_log_is_reset,
+    position_outside_the_log_is_reported_without_a_policy,
     reads_every_codec_and_all_fields,
     a_small_budget_delays_but_loses_nothing,
     a_dropped_poll_loses_nothing,
-    streams_and_batches_give_the_same_records,
-    says_what_does_not_exist,
-    hears_of_a_topic_made_later,
+    streams_and_batches_return_the_same_records,
+    missing_topics_and_partitions_are_reported,
+    topic_created_after_its_assignment_is_read,
     new_records_wake_a_waiting_poll,
 }
 
@@ -155,7 +155,7 @@ async fn reads_everything_in_order(backend: &Backend) {
     consumer.close().await;
 }
 
-async fn goes_where_it_is_sent(backend: &Backend) {
+async fn seeks_move_the_position(backend: &Backend) {
     let topic = "goes-where";
     filled(backend, topic, 1, 500).await;
     let at = TopicPartition::new(topic, 0);
@@ -176,7 +176,7 @@ async fn goes_where_it_is_sent(backend: &Backend) {
     assert!(consumer.seek(&at, -1).is_err());
 }
 
-async fn discards_what_was_fetched_before_a_seek(backend: &Backend) {
+async fn records_fetched_before_a_seek_are_discarded(backend: &Backend) {
     let topic = "discards";
     filled(backend, topic, 1, 1_000).await;
     let at = TopicPartition::new(topic, 0);
@@ -195,7 +195,7 @@ async fn discards_what_was_fetched_before_a_seek(backend: &Backend) {
     }
 }
 
-async fn paused_partitions_wait(backend: &Backend) {
+async fn paused_partitions_return_no_records(backend: &Backend) {
     let topic = "paused";
     filled(backend, topic, 2, 300).await;
     let both = all(topic, 2);
@@ -218,7 +218,7 @@ async fn paused_partitions_wait(backend: &Backend) {
     }
 }
 
-async fn knows_offsets(backend: &Backend) {
+async fn offsets_are_looked_up(backend: &Backend) {
     let topic = "knows-offsets";
     filled(backend, topic, 2, 50).await;
     let both = all(topic, 2);
@@ -236,7 +236,7 @@ async fn knows_offsets(backend: &Backend) {
     assert!(partitions.iter().all(|p| p.leader.is_some() && p.leader_epoch.is_some()));
 }
 
-async fn begins_where_the_policy_says(backend: &Backend) {
+async fn new_assignment_begins_where_the_reset_policy_says(backend: &Backend) {
     let topic = "begins";
     filled(backend, topic, 1, 5).await;
     let at = TopicPartition::new(topic, 0);
@@ -253,7 +253,7 @@ async fn begins_where_the_policy_says(backend: &Backend) {
     }
 }
 
-async fn an_offset_that_is_gone_is_reset(backend: &Backend) {
+async fn position_outside_the_log_is_reset(backend: &Backend) {
     let topic = "reset";
     filled(backend, topic, 1, 20).await;
     let at = TopicPartition::new(topic, 0);
@@ -263,7 +263,7 @@ async fn an_offset_that_is_gone_is_reset(backend: &Backend) {
     assert_eq!(numbers(&read(&mut consumer, 20).await)[&0], counted(0, 20));
 }
 
-async fn an_offset_that_is_gone_is_reported_without_a_policy(backend: &Backend) {
+async fn position_outside_the_log_is_reported_without_a_policy(backend: &Backend) {
     let topic = "reported";
     filled(backend, topic, 2, 20).await;
     let both = all(topic, 2);
@@ -361,7 +361,7 @@ async fn a_dropped_poll_loses_nothing(backend: &Backend) {
     }
 }
 
-async fn streams_and_batches_give_the_same_records(backend: &Backend) {
+async fn streams_and_batches_return_the_same_records(backend: &Backend) {
     let topic = "streams";
     filled(backend, topic, 1, 900).await;
     let at = TopicPartition::new(topic, 0);
@@ -397,7 +397,7 @@ async fn streams_and_batches_give_the_same_records(backend: &Backend) {
     assert_eq!(stream.into_inner().position(&at).await.unwrap(), 900);
 }
 
-async fn says_what_does_not_exist(backend: &Backend) {
+async fn missing_topics_and_partitions_are_reported(backend: &Backend) {
     let topic = "exists";
     filled(backend, topic, 1, 1).await;
     let mut config = earliest(backend);
@@ -429,7 +429,7 @@ async fn says_what_does_not_exist(backend: &Backend) {
     assert!(matches!(unknown, Error::UnknownPartition { partition: 1, .. }), "{unknown}");
 }
 
-async fn hears_of_a_topic_made_later(backend: &Backend) {
+async fn topic_created_after_its_assignment_is_read(backend: &Backend) {
     let topic = "later";
     let mut config = earliest(backend);
     config.allow_auto_create_topics = false;

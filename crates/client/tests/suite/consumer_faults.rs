@@ -138,7 +138,7 @@ async fn a_frozen_leader_is_suspected() {
 /// The consumer looks up offsets for itself and for the application, and so does the admin client. All lookups move
 /// to the next leader long before the request's timeout.
 #[tokio::test]
-async fn a_lookup_at_a_frozen_leader_goes_on_at_the_next_one() {
+async fn offset_lookup_at_a_frozen_leader_moves_to_the_next_one() {
     let topic = "frozen-lookup";
     let backend = Backend::embedded(3).await;
     backend.create_topic(topic, 1, 3).await;
@@ -196,7 +196,7 @@ async fn leaders_that_move_are_followed() {
 
 /// A partition that moves to a broker with a waiting fetch is not delayed by that fetch.
 #[tokio::test]
-async fn a_waiting_fetch_does_not_hold_a_newcomer_up() {
+async fn waiting_fetch_does_not_delay_a_new_partition() {
     let topic = "newcomer";
     let backend = Backend::embedded(1).await;
     backend.create_topic(topic, 2, 1).await;
@@ -251,7 +251,7 @@ async fn one_session_serves_until_it_is_closed() {
 }
 
 #[tokio::test]
-async fn a_topic_made_anew_is_read_from_its_beginning() {
+async fn recreated_topic_is_read_from_its_beginning() {
     let topic = "anew";
     let backend = Backend::embedded(1).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
@@ -268,22 +268,22 @@ async fn a_topic_made_anew_is_read_from_its_beginning() {
 }
 
 #[tokio::test]
-async fn damage_on_disk_is_reported_and_can_be_passed_embedded() {
+async fn damage_on_disk_is_reported_and_passed_by_a_seek_embedded() {
     let directory = tempfile::tempdir().unwrap();
     let storage = curtail_cluster::Storage::Dir(directory.path().to_owned());
     let backend = Backend::embedded_with(1, |config| config.storage = storage).await;
-    damage_on_disk_is_reported_and_can_be_passed(&backend, directory.path()).await;
+    damage_on_disk_is_reported_and_passed_by_a_seek(&backend, directory.path()).await;
 }
 
 #[tokio::test]
-async fn damage_on_disk_is_reported_and_can_be_passed_apache() {
-    let name = "damage_on_disk_is_reported_and_can_be_passed_apache";
+async fn damage_on_disk_is_reported_and_passed_by_a_seek_apache() {
+    let name = "damage_on_disk_is_reported_and_passed_by_a_seek_apache";
     let Some(backend) = Backend::apache(name, 1) else { return };
     let Backend::Apache(cluster) = &backend else { unreachable!("made above") };
-    damage_on_disk_is_reported_and_can_be_passed(&backend, cluster.data_dir(0)).await;
+    damage_on_disk_is_reported_and_passed_by_a_seek(&backend, cluster.data_dir(0)).await;
 }
 
-async fn damage_on_disk_is_reported_and_can_be_passed(backend: &Backend, data: &Path) {
+async fn damage_on_disk_is_reported_and_passed_by_a_seek(backend: &Backend, data: &Path) {
     let topic = "damaged";
     backend.create_topic(topic, 2, 1).await;
     let producer = common::producer(backend, &[("linger.ms", "0")]);

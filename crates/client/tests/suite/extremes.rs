@@ -296,7 +296,7 @@ fn numbers_beyond_their_bounds_are_refused_by_name() {
 }
 
 #[test]
-fn linger_beyond_the_delivery_timeout_extends_it_as_far_as_it_goes() {
+fn linger_beyond_the_delivery_timeout_extends_it_to_its_bound() {
     let config = ProducerConfig::new("localhost:1").linger(Duration::from_millis(LONG));
     config.validate().expect("as in Java");
     assert_eq!(config.delivery_timeout, Duration::from_millis(INT));

@@ -37,7 +37,7 @@ impl std::ops::Deref for Bench<'_> {
 
 use by_coordinator::{
     a_pattern_of_the_brokers_finds_topics, a_second_static_member_is_refused,
-    what_the_coordinator_refuses_names_the_setting,
+    coordinator_refusal_names_the_setting,
 };
 
 /// Settings that make coordinators act faster than by default.
@@ -117,47 +117,47 @@ macro_rules! consumer_cases {
 
 consumer_cases! {
     members_share_and_hand_over,
-    a_killed_members_partitions_come_back,
-    a_static_member_comes_back_unnoticed,
+    partitions_of_a_killed_member_are_reassigned,
+    static_member_restarts_without_a_rebalance,
     cooperative_members_move_only_what_they_must,
     commits_survive_a_restart,
-    positions_are_committed_without_being_asked,
+    auto_commit_commits_positions,
     the_listener_commits_and_seeks,
-    who_does_not_poll_loses_its_partitions,
+    member_that_does_not_poll_loses_its_partitions,
     stream_that_is_kept_without_polling_loses_its_partitions,
-    who_was_given_up_cannot_commit,
+    removed_member_cannot_commit,
     a_pattern_finds_topics,
-    a_group_without_offsets_begins_where_the_policy_says,
+    group_without_offsets_begins_where_the_reset_policy_says,
     partitions_assigned_by_hand_are_committed_too,
-    new_partitions_are_shared_out,
+    new_partitions_are_assigned,
     offsets_go_with_a_transaction,
     a_pattern_of_the_brokers_finds_topics,
     a_second_static_member_is_refused,
-    what_the_coordinator_refuses_names_the_setting,
+    coordinator_refusal_names_the_setting,
 }
 
 classic_cases! {
     members_share_and_hand_over,
-    a_killed_members_partitions_come_back,
-    a_static_member_comes_back_unnoticed,
+    partitions_of_a_killed_member_are_reassigned,
+    static_member_restarts_without_a_rebalance,
     a_second_static_member_fences_the_first,
     cooperative_members_move_only_what_they_must,
     commits_survive_a_restart,
-    positions_are_committed_without_being_asked,
+    auto_commit_commits_positions,
     the_listener_commits_and_seeks,
-    who_does_not_poll_loses_its_partitions,
+    member_that_does_not_poll_loses_its_partitions,
     stream_that_is_kept_without_polling_loses_its_partitions,
-    who_was_given_up_cannot_commit,
+    removed_member_cannot_commit,
     a_pattern_finds_topics,
-    a_group_without_offsets_begins_where_the_policy_says,
+    group_without_offsets_begins_where_the_reset_policy_says,
     partitions_assigned_by_hand_are_committed_too,
-    new_partitions_are_shared_out,
+    new_partitions_are_assigned,
     offsets_go_with_a_transaction,
-    who_fits_no_other_member_waits_for_them_to_go,
+    incompatible_member_joins_once_the_others_have_left,
 }
 
 /// A group continues when its coordinator has died or hangs, with the same generation and all committed offsets.
-async fn a_group_outlives_its_coordinator(backend: &Bench<'_>, name: &str) {
+async fn group_survives_the_loss_of_its_coordinator(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 3).await;
     let producer = common::producer(backend, &[("acks", "all")]);
     produce(&producer, name, 2, 0..10).await;
@@ -199,7 +199,7 @@ async fn a_group_outlives_its_coordinator(backend: &Bench<'_>, name: &str) {
 /// An application that commits faster than the coordinator responds keeps its membership in a rebalance, which does
 /// not wait for later commits.
 #[tokio::test]
-async fn commits_without_end_do_not_keep_a_member_from_a_rebalance() {
+async fn continuous_commits_do_not_delay_a_rebalance() {
     const OFFSET_COMMIT: i16 = 8;
     let name = "commits_without_end";
     let backend = embedded(1).await;
@@ -249,14 +249,14 @@ async fn coordinator(backend: &Backend, group: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn a_group_outlives_its_coordinator_embedded() {
+async fn group_survives_the_loss_of_its_coordinator_embedded() {
     let backend = &embedded(3).await;
     outlives_by_both_protocols(backend).await;
 }
 
 #[tokio::test]
-async fn a_group_outlives_its_coordinator_apache() {
-    let name = "a_group_outlives_its_coordinator_apache";
+async fn group_survives_the_loss_of_its_coordinator_apache() {
+    let name = "group_survives_the_loss_of_its_coordinator_apache";
     let at_once = ("group.initial.rebalance.delay.ms", "0");
     let backend = Backend::apache_with(name, 3, |builder| builder.property(at_once.0, at_once.1));
     let Some(backend) = &backend else { return };
@@ -267,7 +267,7 @@ async fn outlives_by_both_protocols(backend: &Backend) {
     for (protocol, name) in
         [(GroupProtocol::Classic, "outlives"), (GroupProtocol::Consumer, "outlives-by-coordinator")]
     {
-        a_group_outlives_its_coordinator(&Bench { backend, protocol }, name).await;
+        group_survives_the_loss_of_its_coordinator(&Bench { backend, protocol }, name).await;
     }
 }
 
@@ -429,7 +429,7 @@ async fn members_share_and_hand_over(backend: &Bench<'_>, name: &str) {
     }
 }
 
-async fn a_killed_members_partitions_come_back(backend: &Bench<'_>, name: &str) {
+async fn partitions_of_a_killed_member_are_reassigned(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     let mut one = member(backend, name, &[]);
     let short: &[_] = match backend.protocol {
@@ -445,7 +445,7 @@ async fn a_killed_members_partitions_come_back(backend: &Bench<'_>, name: &str) 
     one.close().await;
 }
 
-async fn a_static_member_comes_back_unnoticed(backend: &Bench<'_>, name: &str) {
+async fn static_member_restarts_without_a_rebalance(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 4, 1).await;
     let [mut one, mut two] =
         ["i1", "i2"].map(|instance| member(backend, name, &[("group.instance.id", instance)]));
@@ -538,7 +538,7 @@ async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     consumer.close().await;
 }
 
-async fn positions_are_committed_without_being_asked(backend: &Bench<'_>, name: &str) {
+async fn auto_commit_commits_positions(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..10).await;
     let properties = [("auto.commit.interval.ms", "50"), ("max.poll.records", "4")];
@@ -614,7 +614,7 @@ async fn the_listener_commits_and_seeks(backend: &Bench<'_>, name: &str) {
     watcher.close().await;
 }
 
-async fn who_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str) {
+async fn member_that_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     produce(&common::producer(backend, &[]), name, 2, 0..3).await;
     let mut idle = member(backend, name, &[("max.poll.interval.ms", "1500")]);
@@ -661,7 +661,7 @@ async fn stream_that_is_kept_without_polling_loses_its_partitions(backend: &Benc
     busy.close().await;
 }
 
-async fn who_was_given_up_cannot_commit(backend: &Bench<'_>, name: &str) {
+async fn removed_member_cannot_commit(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..3).await;
     let properties = [("max.poll.interval.ms", "1000"), ("enable.auto.commit", "false")];
@@ -699,7 +699,7 @@ async fn a_pattern_finds_topics(backend: &Bench<'_>, name: &str) {
     consumer.close().await;
 }
 
-async fn a_group_without_offsets_begins_where_the_policy_says(backend: &Bench<'_>, name: &str) {
+async fn group_without_offsets_begins_where_the_reset_policy_says(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let producer = common::producer(backend, &[]);
     let old = Record::to(name).partition(0).value("old").timestamp(1_000);
@@ -755,7 +755,7 @@ async fn partitions_assigned_by_hand_are_committed_too(backend: &Bench<'_>, name
     none.close().await;
 }
 
-async fn new_partitions_are_shared_out(backend: &Bench<'_>, name: &str) {
+async fn new_partitions_are_assigned(backend: &Bench<'_>, name: &str) {
     // The topic is created after the members.
     let properties = [("metadata.max.age.ms", "200"), ("allow.auto.create.topics", "false")];
     let mut one = member(backend, name, &properties);
@@ -794,7 +794,7 @@ async fn offsets_go_with_a_transaction(backend: &Bench<'_>, name: &str) {
     producer.close().await.unwrap();
 }
 
-async fn who_fits_no_other_member_waits_for_them_to_go(backend: &Bench<'_>, name: &str) {
+async fn incompatible_member_joins_once_the_others_have_left(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let of = |strategy| [("partition.assignment.strategy", strategy)];
     let mut one = member(backend, name, &of("range"));

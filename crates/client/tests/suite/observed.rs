@@ -51,7 +51,7 @@ impl ProducerInterceptor for Panics {
 }
 
 #[tokio::test]
-async fn interceptors_change_records_and_hear_of_each_outcome_in_order() {
+async fn interceptors_change_records_and_receive_outcomes_in_order() {
     let backend = Backend::embedded(1).await;
     backend.create_topic("intercepted", 1, 1).await;
     let notes = Notes::default();
@@ -86,7 +86,7 @@ async fn interceptors_change_records_and_hear_of_each_outcome_in_order() {
 }
 
 #[tokio::test]
-async fn interceptors_hear_of_sends_that_fail_and_of_what_a_close_leaves_open() {
+async fn interceptors_receive_failed_sends_and_records_dropped_by_a_close() {
     let backend = Backend::embedded(1).await;
     backend.create_topic("intercepted", 1, 1).await;
     let notes = Notes::default();
@@ -154,7 +154,7 @@ async fn metrics_count_every_record_once_and_time_every_phase() {
 }
 
 #[tokio::test]
-async fn metrics_show_what_waits_for_a_broker_that_is_gone() {
+async fn metrics_show_bytes_queued_for_a_dead_broker() {
     let backend = Backend::embedded(1).await;
     backend.create_topic("measured", 1, 1).await;
     let producer = producer(&backend, &[("linger.ms", "0")]);

@@ -152,12 +152,12 @@ async fn send_until(
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_when_leaders_are_killed_embedded() {
+fn killed_leaders_lose_and_duplicate_no_record_embedded() {
     on_embedded(|backend| async move { killed_leaders(&backend).await }, 3);
 }
 
 #[test]
-fn a_frozen_leader_is_left_as_soon_as_there_is_another_embedded() {
+fn records_follow_the_new_leader_of_a_frozen_broker_embedded() {
     on_embedded(|backend| async move { frozen_leader(&backend).await }, 3);
 }
 
@@ -178,7 +178,7 @@ async fn frozen_leader(backend: &Backend) {
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_when_leaders_are_killed_apache() {
+fn killed_leaders_lose_and_duplicate_no_record_apache() {
     on_apache("killed_leaders", lost_leaders, 3);
 }
 
@@ -206,7 +206,7 @@ async fn killed_leaders(backend: &Backend) {
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_when_leaders_move() {
+fn moving_leaders_lose_and_duplicate_no_record() {
     on_embedded(
         |backend| async move {
             backend.create_topic("moved", 3, 3).await;
@@ -231,7 +231,7 @@ fn nothing_is_lost_or_repeated_when_leaders_move() {
 
 /// The broker appends, but its responses are too late: every attempt but the first is a duplicate.
 #[test]
-fn attempts_that_time_out_do_not_repeat_records() {
+fn timed_out_attempts_do_not_duplicate_records() {
     on_embedded(
         |backend| async move {
             backend.create_topic("late", 1, 1).await;
@@ -275,7 +275,7 @@ fn attempts_that_time_out_do_not_repeat_records() {
 }
 
 #[test]
-fn a_full_buffer_is_back_pressure_the_caller_sees() {
+fn full_buffer_is_reported_to_the_caller() {
     on_embedded(
         |backend| async move {
             backend.create_topic("full", 1, 1).await;
@@ -313,12 +313,12 @@ fn a_full_buffer_is_back_pressure_the_caller_sees() {
 }
 
 #[test]
-fn what_cannot_be_sent_says_why() {
+fn invalid_sends_report_their_reason() {
     on_embedded(cannot_be_sent, 1);
 }
 
 #[test]
-fn what_cannot_be_sent_says_why_apache() {
+fn invalid_sends_report_their_reason_apache() {
     on_apache("cannot_be_sent", cannot_be_sent, 1);
 }
 
@@ -345,12 +345,12 @@ async fn cannot_be_sent(backend: Backend) {
 }
 
 #[test]
-fn acks_0_and_1_are_what_they_say() {
+fn acks_0_has_no_offset_and_acks_1_has_one() {
     on_embedded(acks_0_and_1, 1);
 }
 
 #[test]
-fn acks_0_and_1_are_what_they_say_apache() {
+fn acks_0_has_no_offset_and_acks_1_has_one_apache() {
     on_apache("acks_0_and_1", acks_0_and_1, 1);
 }
 
@@ -372,7 +372,7 @@ async fn acks_0_and_1(backend: Backend) {
 }
 
 #[test]
-fn nobody_listening_is_one_clear_error() {
+fn refused_connection_is_one_clear_error() {
     runtime().block_on(async {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();

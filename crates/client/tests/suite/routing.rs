@@ -50,7 +50,7 @@ fn watch(done: &mut JoinSet<(u32, RecordMetadata)>, number: u32, delivery: Deliv
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it() {
+async fn keyless_records_avoid_a_dead_broker_and_bound_records_wait() {
     const RECORDS: u32 = 1500;
     let backend = three_brokers().await;
     let properties = [
@@ -99,7 +99,7 @@ async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it(
 /// With acks=all a leader waits for an unresponsive replica, and serves no other request of the connection in that
 /// time. The cluster keeps the replica in sync for longer than the test takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
+async fn keyless_records_avoid_partitions_with_an_unresponsive_replica() {
     const RECORDS: u32 = 1500;
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| {
@@ -155,7 +155,7 @@ async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
 
 /// A broker that refuses responds at once and so looks fast, but its partitions still wait for another attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_go_past_a_broker_that_refuses() {
+async fn keyless_records_avoid_a_broker_that_refuses() {
     const RECORDS: u32 = 1000;
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
@@ -281,7 +281,7 @@ impl Two {
 
 /// While every broker refuses, keyless records wait. The first broker that accepts records receives all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them() {
+async fn keyless_records_leave_a_refusing_broker_once_another_accepts() {
     let two = Two::of_which(&[0, 1]).await;
     let keyless = two.send_keyless(100).await;
     assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
@@ -296,7 +296,7 @@ async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them
 /// Batches sent to the previous leader after a refused batch follow it to the next leader. They do not wait for the
 /// previous leader's responses, which must first complete another partition's request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_behind_a_refused_batch_does_not_wait_for_another_partition() {
+async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| {
         config.broker_session_timeout = patient;
@@ -430,7 +430,7 @@ async fn one_record_of_a_batch_tries_a_new_leader() {
 
 /// Keyless records stay with an unresponsive broker only while the others refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them() {
+async fn keyless_records_leave_an_unresponsive_broker_once_another_accepts() {
     const RECORDS: u32 = 100;
     const IN_FLIGHT: u32 = 5;
     let two = Two::of_which(&[1]).await;
@@ -455,7 +455,7 @@ async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
+async fn unresponsive_broker_does_not_take_the_memory_of_the_others() {
     let backend = three_brokers().await;
     let properties = [("buffer.memory", "1048576"), ("delivery.timeout.ms", "120000")];
     let producer = producer(&backend, &properties);
@@ -487,7 +487,7 @@ async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
 /// No record waits for the dead broker, so only its trouble makes the producer ask whether the cluster has removed
 /// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() {
+async fn partitions_are_used_again_once_the_cluster_has_removed_a_dead_broker() {
     let backend = Backend::embedded(3).await;
     backend.create_topic(TOPIC, 6, 3).await;
     // Each record is a batch, and the next one goes to another partition.
@@ -521,7 +521,7 @@ impl Partitioner for Last {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partitioner_of_the_applications_own_decides() {
+async fn custom_partitioner_decides() {
     let backend = three_brokers().await;
     let config = ProducerConfig::new(backend.bootstrap()).partitioner(Last);
     let own = Producer::new(config).expect("a usable configuration");

@@ -52,7 +52,7 @@ impl ProducerInterceptor for Notes {
 
 /// The parts of a split batch are reported one after the other, each record once with its own outcome.
 #[tokio::test]
-async fn interceptors_hear_of_each_record_of_a_batch_that_was_split() {
+async fn interceptors_receive_each_record_of_a_split_batch_once() {
     const TOO_LARGE: i64 = 30;
     let backend = Backend::embedded(1).await;
     create(&backend, "intercepted").await;

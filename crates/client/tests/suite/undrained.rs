@@ -63,7 +63,7 @@ async fn send(producer: &Producer, at: &TopicPartition) {
 }
 
 #[tokio::test]
-async fn the_others_are_read_and_given_out() {
+async fn other_partitions_are_fetched_and_returned() {
     let backend = Backend::embedded(1).await;
     let (producer, mut consumer, [full, quiet]) = backlog(&backend, "undrained").await;
     // The application drains no record, so the first partition takes its whole share. Before that, one response may
@@ -107,7 +107,7 @@ async fn the_others_are_read_and_given_out() {
 }
 
 #[tokio::test]
-async fn a_paused_one_with_records_in_the_buffer_is_like_that() {
+async fn paused_partition_with_buffered_records_does_not_block_the_others() {
     let backend = Backend::embedded(1).await;
     let (producer, mut consumer, [full, quiet]) = backlog(&backend, "undrained-paused").await;
     let first = consumer.poll(LIMIT).await.unwrap();

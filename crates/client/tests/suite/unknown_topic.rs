@@ -96,7 +96,7 @@ fn order_and_warm_up_apache() {
 }
 
 #[test]
-fn a_topic_that_does_not_come_fails_what_waits_for_it() {
+fn records_for_a_topic_that_never_appears_fail() {
     run(async {
         let backend = Backend::embedded_with(1, |config| config.auto_create_topics = false).await;
         let producer = producer(&backend, &[("max.block.ms", "300")]);
@@ -149,7 +149,7 @@ fn waiting_records_are_bounded_and_end_with_the_producer() {
 }
 
 #[test]
-fn a_partition_that_does_not_exist_is_told_by_the_delivery() {
+fn delivery_reports_a_missing_partition() {
     run(async {
         let backend = Backend::embedded_with(1, |config| config.auto_create_topics = false).await;
         let producer = producer(&backend, &[]);

@@ -51,10 +51,7 @@ pub(super) async fn a_second_static_member_is_refused(backend: &Bench<'_>, name:
     second.close().await;
 }
 
-pub(super) async fn what_the_coordinator_refuses_names_the_setting(
-    backend: &Bench<'_>,
-    name: &str,
-) {
+pub(super) async fn coordinator_refusal_names_the_setting(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let mut wrong = member(backend, name, &[("group.remote.assignor", "nobody-has-this")]);
     let refused = tokio::time::timeout(LIMIT, wrong.poll(LIMIT)).await.unwrap().unwrap_err();

@@ -58,10 +58,10 @@ const PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
 const CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kafkas_tools_are_let_in_and_kept_in_bounds() {
-    let Some(toolchain) =
-        curtail_apache::require_or_skip("kafkas_tools_are_let_in_and_kept_in_bounds")
-    else {
+async fn kafkas_tools_authenticate_and_are_limited_by_acls_and_quotas() {
+    let Some(toolchain) = curtail_apache::require_or_skip(
+        "kafkas_tools_authenticate_and_are_limited_by_acls_and_quotas",
+    ) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
