@@ -1,5 +1,5 @@
-//! Fetched records that were not returned yet: one queue per partition, served in turns. A partition's backlog so
-//! does not delay the records of the others.
+//! Fetched records that were not returned yet. Each partition has a queue, and the queues are served in turns, so
+//! that no partition's backlog delays the others.
 
 use std::collections::VecDeque;
 

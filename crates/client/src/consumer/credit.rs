@@ -1,8 +1,8 @@
 //! Limits on fetching ahead of the application (decision 0021).
 //!
 //! Each lane has a share of `curtail.prefetch.bytes`. A partition has credit while it holds no more bytes than the
-//! share has free. A partition that the application does not drain so holds at most as much as it leaves to the
-//! others. This needs no fixed limit per partition, which would be too small for a single one.
+//! share has free. A partition that the application does not drain therefore holds at most as much as it leaves to
+//! the others. This needs no fixed limit per partition, which would be too small for a single one.
 
 use std::sync::{
     Arc,

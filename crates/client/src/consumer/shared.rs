@@ -674,7 +674,7 @@ impl State {
 
     /// Sets a paused partition's records aside: its queue, the records being read (`first`) and the records just
     /// fetched (`last`). If all paused partitions together exceed `limit` bytes, drops the records, and they are
-    /// fetched again later. A paused partition so neither blocks others nor takes unbounded memory.
+    /// fetched again later. A paused partition therefore neither blocks others nor takes unbounded memory.
     fn park(
         &mut self,
         at: &TopicPartition,

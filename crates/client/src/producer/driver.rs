@@ -38,8 +38,8 @@ use crate::{
 /// While a broker is unreachable, interval between lookups of its partitions' leaders.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(100);
 
-/// Number of these pauses after which topics without waiting records are looked up too, if keyless records avoid some
-/// of their partitions. The cluster may have removed the broker for which they are avoided.
+/// Every this many lookups, topics without waiting records are looked up too, if keyless records avoid some of their
+/// partitions. The cluster may have removed the broker for which they are avoided.
 const LOOKUPS_PER_REVIEW: u32 = 10;
 
 /// Responses handled before other tasks run.

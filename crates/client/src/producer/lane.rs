@@ -653,8 +653,8 @@ impl Lane {
     /// responses are useless: this broker is suspect, or it has refused an earlier batch. Responses that still arrive
     /// are ignored.
     ///
-    /// These requests hold every in-flight batch of such a partition. The whole train so moves, and the partition is
-    /// free to send to its new leader. A batch without attempts left stays.
+    /// These requests hold every in-flight batch of such a partition. The whole train therefore moves, and the
+    /// partition is free to send to its new leader. A batch without attempts left stays.
     pub(super) fn take_moved(self: &Arc<Self>, up: &mut Up, retries: u32) -> Vec<Sent> {
         let is_late = up.is_late();
         if !self.train_left.swap(false, Ordering::Relaxed) && !is_late {

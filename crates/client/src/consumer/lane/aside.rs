@@ -1,8 +1,8 @@
 //! Sessionless fetches.
 //!
 //! A session's fetch reads every partition of the session. While the buffered records of a partition forbid another
-//! fetch of it, sessionless fetches read the other partitions. The partition so stays in the session, the session
-//! keeps its slot on the broker, and no other partition waits (decision 0021).
+//! fetch of it, sessionless fetches read the other partitions. This way the partition stays in the session, the
+//! session keeps its slot on the broker, and no other partition waits (decision 0021).
 //!
 //! Two connections, opened on first use, serve these fetches. One fetches records known to exist, with an immediate
 //! response. The other waits for new records.
