@@ -420,8 +420,8 @@ impl Consumer {
         self.until_timeout(timeout, Self::poll_next_batch).await
     }
 
-    /// Returns the records as a stream. It ends only after an error that nothing can follow. Dropping the stream
-    /// leaves the remaining records in the consumer.
+    /// Returns the records as a stream, which never ends: it returns errors as items, and continues after them like
+    /// polls. Dropping the stream leaves the remaining records in the consumer.
     pub fn stream(&mut self) -> RecordStream<'_> {
         RecordStream::new(self)
     }

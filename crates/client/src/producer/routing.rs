@@ -280,7 +280,7 @@ impl Route {
 }
 
 /// Whether keyless records should go elsewhere: other partitions are healthier, a batch of this one came back, or its
-/// leader has acknowledged nothing yet and this partition is not the one under trial.
+/// leader has acknowledged nothing yet and this partition is neither the pioneer nor under trial.
 pub(super) fn avoids(
     shared: &Shared,
     topic: &TopicState,

@@ -429,8 +429,8 @@ impl Transaction<'_> {
     /// been completed before.
     ///
     /// # Cancel safety
-    /// While records are being written, a dropped call leaves the transaction open; after that, committing.
-    /// [`TransactionalProducer::commit_transaction`] continues in either case.
+    /// If records are still being written, a dropped call leaves the transaction open. After that, it leaves the
+    /// transaction committing. [`TransactionalProducer::commit_transaction`] continues in either case.
     pub async fn commit(self) -> Result<()> {
         self.producer.commit_transaction().await
     }
