@@ -1,4 +1,4 @@
-//! What goes into one request: a batch of each partition that has something to send.
+//! Content of a request: a batch of each ready partition.
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
@@ -13,36 +13,36 @@ use crate::producer::{
     shared::Shared,
 };
 
-/// What a partition waits for that has nothing to be sent now.
+/// The reason why a partition has nothing to send now.
 enum Wait {
     Until(StdInstant),
-    /// Another producer id than this one, of which no epoch is left.
+    /// A new producer id, because the epochs of this one are exhausted.
     ForAnotherId(i64),
-    /// Records, an outcome, or the producer's identity: whoever brings it submits the partition again.
+    /// Records, an outcome, or the producer's identity: the task that provides it submits the partition again.
     ForNews,
 }
 
-/// A batch of which one record tries a leader.
+/// A batch whose first record tries a leader.
 pub(super) struct Trial {
     pub(super) partition: Arc<Partition>,
     pub(super) whole: Divided,
 }
 
-/// The content of one request, and the work left for after the locks are released.
+/// The content of one request, and the work to do after the locks are released.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) batches: Vec<Sent>,
-    /// The rest of each batch whose first record tries a leader; it goes elsewhere if it can.
+    /// The rest of each batch whose first record tries a leader; it moves elsewhere if possible.
     pub(super) trials: Vec<Trial>,
-    /// Partitions that were skipped because their next batch has to be expired.
+    /// Skipped partitions whose next batch must be expired.
     pub(super) overdue: Vec<Arc<Partition>>,
 }
 
 impl Lane {
     /// Takes one batch from each ready partition, up to `max.request.size`.
     ///
-    /// A partition's lock is held from the look at its place until its place is settled: in between it could move to another
-    /// lane. What must not run under these locks is left to the caller.
+    /// A partition's lock is held from the check of its place until its place is settled. Otherwise it could move to
+    /// another lane in between. Work that must not run under these locks is left to the caller.
     pub(super) fn collect(
         self: &Arc<Self>,
         shared: &Shared,
@@ -53,11 +53,11 @@ impl Lane {
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
         let (mut bytes, mut tried) = (0, 0);
         let turn = shared.next_turn();
-        // They go to the front: the next request may begin with one.
+        // Skipped partitions return to the front: the next request may begin with one.
         let mut skipped = Vec::new();
         let mut work = self.turnstile.work();
         work.promote(self, now);
-        // A partition that stays ready goes to the end of the list: each is looked at once a request.
+        // A partition that stays ready goes to the end of the list, so each is visited once per request.
         for _ in 0..work.ready.len() {
             let Some(partition) = work.ready.pop_front() else { break };
             let mut state = partition.state.lock();
@@ -65,15 +65,15 @@ impl Lane {
                 continue;
             }
             if state.queue.is_next_overdue(&shared.policy, now) {
-                // It stays ready, for what comes after the overdue batch.
+                // The partition stays ready, for the batches after the overdue one.
                 drop(state);
                 work.ready.push_back(partition.clone());
                 overdue.push(partition);
                 continue;
             }
-            // A partition that left the lane and came back has two entries. A request carries one batch of each
-            // partition: an answer names only the partition, so two could not be told apart. If there is more, the
-            // entry for it is further back.
+            // A partition that left the lane and came back has two entries. A request carries one batch per
+            // partition, because a response names only the partition. If the partition has more batches, it has
+            // another entry further back.
             if state.was_taken_in(turn) {
                 continue;
             }
@@ -92,7 +92,7 @@ impl Lane {
             let topic = topics.get(&*partition.topic).map(|topic| topic.form);
             let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
             let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
-            // Both from the same table: the queue has to know which topic the request names.
+            // Both from the same table: the queue must know which topic the request names.
             let to = Target { broker: self.broker, incarnation };
             match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {
@@ -135,7 +135,8 @@ impl Lane {
     }
 }
 
-/// The next batch of a partition, or the reason to wait. A batch that tries a leader is cut down to its first record.
+/// Returns the next batch of a partition, or the reason to wait. A batch that tries a leader is reduced to its first
+/// record.
 fn next_batch(
     shared: &Shared,
     partition: &Arc<Partition>,

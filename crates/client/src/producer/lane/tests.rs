@@ -42,7 +42,7 @@ impl Net for Nowhere {
     }
 }
 
-/// A socket that takes what it is told to take.
+/// A socket that accepts as many bytes as configured.
 #[derive(Default)]
 struct Slow {
     room: Mutex<usize>,
@@ -125,7 +125,7 @@ fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
     Shared::start(config, &Env { net: Arc::new(Nowhere), ..Env::real() })
 }
 
-/// Has another broker lead as soon as it is woken: what another thread may do at that moment.
+/// Moves the leadership to another broker when woken, as another thread may do at that moment.
 struct MoveLeader(Arc<Shared>);
 
 impl Wake for MoveLeader {
@@ -170,8 +170,8 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     shared.stop();
 }
 
-/// A lane whose socket takes `room` bytes of a request with an older batch of partition 0 and a younger one of partition 1.
-/// Returns the older one's expiry.
+/// A lane whose socket accepts `room` bytes of a request with an older batch of partition 0 and a younger one of
+/// partition 1. Returns the older batch's expiry.
 fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Delivery; 2], StdInstant) {
     let partitions = adopt(shared, 1, 5);
     let lane = partitions[0].state.lock().lane.clone().expect("a leader");
@@ -191,7 +191,7 @@ fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Deliver
     (lane, socket, deliveries, now - ages[0] + shared.config.delivery_timeout)
 }
 
-/// Lets the socket take everything; returns the partitions of the requests in it, with their correlation ids.
+/// Makes the socket accept everything. Returns the correlation ids of the requests, with their partitions.
 fn written(lane: &Arc<Lane>, shared: &Shared, socket: &Slow) -> Vec<(i32, Vec<i32>)> {
     *socket.room.lock() = usize::MAX;
     let Link::Up(up) = &mut *lane.link() else { panic!("it is up") };
@@ -223,8 +223,8 @@ async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
     shared.stop();
 }
 
-/// A lane that is idle sends while its partitions arrive. Otherwise the batch would be refused with UNKNOWN_TOPIC_ID and
-/// back off.
+/// An idle lane sends while its partitions are being assigned. Otherwise the batch would be refused with
+/// UNKNOWN_TOPIC_ID and back off.
 #[tokio::test]
 async fn batch_that_waits_while_its_topic_is_created_again_goes_out_with_the_new_topic_id() {
     let shared = start(Duration::ZERO, Acks::Leader);

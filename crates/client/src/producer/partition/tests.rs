@@ -6,7 +6,7 @@ fn a_partition_at_rest_is_small() {
 }
 
 #[test]
-fn a_partition_rests_once_every_outcome_was_told() {
+fn partition_rests_once_every_batch_has_its_outcome() {
     let awake = Awake::default();
     let partition = Partition::new("t".into(), 0, None);
     let result = partition.state.lock().new_result(&partition, &awake);
