@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the museum's cases against other clients, and writes the table of who passes what into README.md.
 
-The runs are kept in peers.jsonl, and the table comes from that file alone. See README.md beside this file. Needs nothing
+The runs are kept in peers.jsonl, and the table comes from that file alone. See README.md in this folder. Needs nothing
 beyond Python's standard library.
 """
 
@@ -30,7 +30,7 @@ RUNS = 3
 RECORDS = MUSEUM / "peers.jsonl"
 # A case's own limit is 60 s for each wait.
 LIMIT_S = 150
-# A run is repeated if this process was not scheduled for so long: timeouts passed while nobody could act.
+# A run is repeated if this process did not run for longer: the clients' timeouts passed while they were stopped, too.
 STANDSTILL_S = 3
 NOT_APPLICABLE = "not applicable: "
 PASSES = "passes"
@@ -87,7 +87,7 @@ def word_of(log):
 
 
 def run_once(binary, test, client, command, log):
-    """Whether the test passed, its output, and whether this process stood still meanwhile, as when it is stopped."""
+    """Whether the test passed, its output, and whether this process stood still during the run, as when it is stopped."""
     environment = {**os.environ, "MUSEUM_CLIENT": client, "MUSEUM_DRIVER": "\n".join(command), "RUST_BACKTRACE": "0"}
     log.parent.mkdir(parents=True, exist_ok=True)
     stood_still = False
