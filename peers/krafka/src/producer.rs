@@ -32,11 +32,17 @@ async fn produce(args: &Args) -> Result<(), Failure> {
             }
             ("flush", Some(producer)) => reply(producer.flush().await),
             ("close", Some(producer)) => {
-                reply(producer.close().await);
+                let closed = producer.close().await;
                 outcomes.printed().await;
+                reply(closed);
                 return Ok(());
             }
-            ("flush" | "close", None) => say("done"),
+            ("close", None) => {
+                outcomes.printed().await;
+                say("done");
+                return Ok(());
+            }
+            ("flush", None) => say("done"),
             _ => return Err(format!("unknown command {word}").into()),
         }
     }
@@ -73,8 +79,9 @@ async fn transact(args: &Args, id: &str) -> Result<(), Failure> {
             ("commit", Some(producer)) => reply(producer.commit().await),
             ("abort", Some(producer)) => reply(producer.abort().await),
             ("close", Some(producer)) => {
-                reply(producer.close().await);
+                let closed = producer.close().await;
                 outcomes.printed().await;
+                reply(closed);
                 return Ok(());
             }
             _ => return Err(format!("{word} is unknown or precedes init").into()),
@@ -115,6 +122,7 @@ impl Outcomes {
         });
     }
 
+    /// Returns once every outcome is printed. The reply to `close` ends the process, so it comes later.
     async fn printed(self) {
         self.tasks.join_all().await;
     }
