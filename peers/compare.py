@@ -95,6 +95,14 @@ def confluent_rust(rebuild):
     return [str(folder / "target/release/curtail-peer-confluent-rust")]
 
 
+def krafka(rebuild):
+    folder = PEERS / "krafka"
+    if rebuild:
+        need("cargo", "cc")
+        build(["cargo", "build", "--release"], folder, CARGO_TARGET_DIR=str(folder / "target"))
+    return [str(folder / "target/release/curtail-peer-krafka")]
+
+
 def franz_go(rebuild):
     folder = PEERS / "franz-go"
     if rebuild:
@@ -112,7 +120,7 @@ def floor(rebuild):
 
 
 DRIVERS = {"curtail": curtail, "java": java, "librdkafka": librdkafka, "franz-go": franz_go,
-           "confluent-rust": confluent_rust, "floor": floor}
+           "confluent-rust": confluent_rust, "krafka": krafka, "floor": floor}
 
 # Not a client: one socket that sends one request at a time. It supports only this load.
 ONLY = {"floor": ("produce-rate",)}

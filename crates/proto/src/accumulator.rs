@@ -65,6 +65,10 @@ pub struct BatchPolicy {
     pub compression: Compression,
     /// `delivery.timeout.ms`, counted from the opening of the batch.
     pub delivery_timeout: Duration,
+    /// `max.in.flight.requests.per.connection=1`: a batch waits for the outcome of the one before it. That a connection has one
+    /// request in flight does not ensure it: the response to a request with several partitions is settled one partition after
+    /// the other, and the next request may be built in between.
+    pub one_in_flight: bool,
     /// A time before the first batch. Queues count from it when they last wrote.
     pub began: Instant,
 }
@@ -549,7 +553,10 @@ impl<C> PartitionQueue<C> {
         if idempotence == Idempotence::Pending {
             return Take::AfterIdentity;
         }
-        let alone = work.regrouping || work.sent_to != Some(to) || is_unknown_to_broker;
+        let alone = work.regrouping
+            || work.sent_to != Some(to)
+            || is_unknown_to_broker
+            || policy.one_in_flight;
         if !work.in_flight.is_empty() && alone {
             return Take::AfterOutcome;
         }

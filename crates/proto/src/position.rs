@@ -462,6 +462,11 @@ impl Position {
         if at.offset < fetch.offset {
             return Misfit::NotYet;
         }
+        if at.offset == 0 {
+            // No record before it can be lost. A leader whose log is empty knows no epoch at all.
+            self.seek(0, versions);
+            return Misfit::Moved;
+        }
         let known = end.epoch >= 0 && end.end_offset >= 0;
         let diverges = known.then_some(Spot { offset: end.end_offset, epoch: end.epoch });
         match (policy.reset(), diverges) {

@@ -122,6 +122,7 @@ impl Bench {
             linger: Duration::from_millis(*input.pick(&[0, 5])),
             compression: Compression::from(*input.pick(&[Codec::None, Codec::Lz4])),
             delivery_timeout: Duration::from_secs(120),
+            one_in_flight: false,
             began: Instant::now(),
         };
         Self {

@@ -3,6 +3,7 @@
 #[path = "../../librdkafka/src/args.rs"]
 mod args;
 mod consume;
+mod drive;
 mod e2e;
 mod group;
 mod load;
@@ -48,6 +49,7 @@ fn run() -> Result<(), Failure> {
         Tool::Produce => produce::run(&args, &runtime)?,
         Tool::Load => load::run(&args, &runtime)?,
         Tool::Consume => runtime.block_on(consume::run(&args))?,
+        Tool::Drive => return runtime.block_on(drive::run(&args)),
         Tool::EndToEnd | Tool::GroupConsume => runtime.block_on(e2e::run(&args))?,
     };
     report.publish(args.json.as_deref())

@@ -37,7 +37,7 @@ pub fn consumer(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Fail
 }
 
 /// The defaults, overridden by the command line's properties of this role. Properties of the other role are
-/// ignored if the tool uses both roles.
+/// ignored if the tool uses both roles, and unknown ones if a case drives the client.
 fn properties(
     args: &Args,
     defaults: &[(&str, &str)],
@@ -47,10 +47,15 @@ fn properties(
     let mut properties: HashMap<String, String> =
         defaults.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     properties.insert("bootstrap.servers".into(), args.bootstrap.clone());
+    let driven = args.tool == Tool::Drive;
     for (name, value) in &args.properties {
+        if driven && name == "heartbeat.interval.ms" {
+            // The consumer protocol leaves it to the brokers, and the client refuses it.
+            continue;
+        }
         if own.contains(name) {
             properties.insert(name.clone(), value.clone());
-        } else if args.tool != Tool::EndToEnd || !other.contains(name) {
+        } else if !driven && (args.tool != Tool::EndToEnd || !other.contains(name)) {
             return Err(format!("unknown property {name}").into());
         }
     }

@@ -141,10 +141,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(MetricsFormat::Prometheus) => output::print(&outcome.metrics.prometheus_text())?,
         None => {}
     }
-    note_kept(&options.target, &options.topic.name);
     write_json(arguments.common.json.as_deref(), outcome.measured())?;
     match (outcome.whole.errors, outcome.whole.first_error) {
-        (0, _) => Ok(()),
+        (0, _) => {
+            note_kept(&options.target, &options.topic.name);
+            Ok(())
+        }
         (errors, first) => Err(Failure::new(format!(
             "{errors} records were not acknowledged; the first: {}",
             first.unwrap_or_default()

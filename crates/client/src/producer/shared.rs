@@ -124,6 +124,7 @@ impl Shared {
             linger: config.linger,
             compression: config.compression,
             delivery_timeout: config.delivery_timeout,
+            one_in_flight: config.max_in_flight == 1,
             began: started.into_std(),
         };
         let common = &config.common;

@@ -17,6 +17,7 @@ pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
         linger: Duration::from_millis(linger_ms),
         compression: Compression { codec: Codec::None, level: None },
         delivery_timeout: Duration::from_secs(120),
+        one_in_flight: false,
         began: Instant::now(),
     }
 }
@@ -306,6 +307,24 @@ fn no_batch_overtakes_a_retried_batch() {
     let order: Vec<i32> =
         (0..3).map(|_| header(&take(&mut queue, &policy, 1, now)).base_sequence).collect();
     assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn with_one_request_in_flight_a_batch_waits_for_the_outcome_of_the_one_before() {
+    let policy = BatchPolicy { one_in_flight: true, ..policy(90, 0) };
+    let (mut queue, now) = (known(), Instant::now());
+    for value in [[b'a'; 50], [b'b'; 50]] {
+        append(&mut queue, &policy, &value, now);
+    }
+    let mut next =
+        |queue: &mut PartitionQueue<u32>| queue.take(&policy, Idempotence::Off, to(1), now);
+    let Take::Batch(first) = next(&mut queue) else { panic!("nothing is in flight") };
+    assert!(matches!(next(&mut queue), Take::AfterOutcome));
+    assert!(queue.retry(first, false, None).is_none());
+    let Take::Batch(again) = next(&mut queue) else { panic!("it came back") };
+    assert_eq!(again.attempts, 2);
+    queue.written(&again);
+    assert!(matches!(next(&mut queue), Take::Batch(second) if second.attempts == 1));
 }
 
 #[test]

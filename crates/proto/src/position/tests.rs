@@ -321,6 +321,18 @@ fn truncation_without_a_policy_is_found_again() {
 }
 
 #[test]
+fn nothing_before_offset_0_is_truncated() {
+    for policy in [Policy::None, Policy::Latest] {
+        let (mut position, mut versions) = unvalidated(spot(0, 5), 6);
+        let asked = position.validation().expect("due");
+        let unknown = position.on_validated(asked, end(-1, -1), policy, &mut versions);
+        assert_eq!(unknown, Err(Misfit::Moved));
+        assert_eq!(position.validation(), None);
+        assert_eq!(position.fetch_from().map(|from| from.offset), Some(0));
+    }
+}
+
+#[test]
 fn recreated_topic_has_epochs_of_another_log() {
     let (mut position, mut versions) = unvalidated(spot(20, 5), 6);
     position.on_recreated(Policy::None, &mut versions);
