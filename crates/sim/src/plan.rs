@@ -383,6 +383,12 @@ impl Dice {
 }
 
 impl Plan {
+    /// Whether the producers treat new leaders apart (`curtail.prefer.proven.partitions`, `curtail.try.leaders.alone`):
+    /// three seeds of four, so that requests with several new leaders occur too.
+    pub fn treats_new_leaders_apart(&self) -> bool {
+        self.seed % 4 != 2
+    }
+
     /// The plan of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let dice = Dice(Entropy::from_seed(seed));

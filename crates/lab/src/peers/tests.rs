@@ -12,7 +12,9 @@ fn names_are_read_as_they_are_written() {
         assert_eq!(client.to_string().parse::<Client>().unwrap(), client);
     }
     let error = "kafkajs".parse::<Client>().unwrap_err().to_string();
-    assert!(error.contains("no client 'kafkajs'") && error.contains("curtail, java, java-3.6"));
+    assert!(
+        error.contains("unknown client 'kafkajs'") && error.contains("curtail, java, java-3.6")
+    );
 }
 
 #[test]

@@ -316,8 +316,7 @@ fn with_one_request_in_flight_a_batch_waits_for_the_outcome_of_the_one_before() 
     for value in [[b'a'; 50], [b'b'; 50]] {
         append(&mut queue, &policy, &value, now);
     }
-    let mut next =
-        |queue: &mut PartitionQueue<u32>| queue.take(&policy, Idempotence::Off, to(1), now);
+    let next = |queue: &mut PartitionQueue<u32>| queue.take(&policy, Idempotence::Off, to(1), now);
     let Take::Batch(first) = next(&mut queue) else { panic!("nothing is in flight") };
     assert!(matches!(next(&mut queue), Take::AfterOutcome));
     assert!(queue.retry(first, false, None).is_none());

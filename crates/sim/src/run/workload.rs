@@ -276,7 +276,10 @@ impl Work {
     pub(super) fn config(&self) -> ProducerConfig {
         let plan = &self.plan;
         let ms = Duration::from_millis;
+        let apart = self.shared.plan.treats_new_leaders_apart();
         ProducerConfig::new(self.shared.cluster.bootstrap())
+            .prefer_proven_partitions(apart)
+            .try_leaders_alone(apart)
             .client_id(format!("producer-{}", self.index))
             .linger(plan.linger)
             .batch_size(plan.batch_size)
