@@ -386,7 +386,7 @@ impl Plan {
     /// Whether the producers treat new leaders apart (`curtail.prefer.proven.partitions`, `curtail.try.leaders.alone`):
     /// three seeds of four, so that requests with several new leaders occur too.
     pub fn treats_new_leaders_apart(&self) -> bool {
-        self.seed % 4 != 2
+        self.seed % 4 != 3
     }
 
     /// The plan of a seed.

@@ -58,7 +58,7 @@ caught! {
     drivers_that_sleep_on_are_caught: DriverNotWoken in Sparse at 0 as ["sluggish"];
     skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
     pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
-    unstable_offsets_are_caught: UnstableOffsets in Copies at 2 as ["copied-twice"];
+    unstable_offsets_are_caught: UnstableOffsets in Copies at 71 as ["copied-twice"];
     resets_to_the_wrong_end_are_caught: OutOfRangeToEnd in Gaps at 0 as ["strayed"];
     sends_that_append_and_wait_are_caught: SendAwaitsAfterAppend in Dropped at 1
         as ["written-after-all"];
