@@ -1,12 +1,12 @@
 //! The producer: records in, acknowledgements out.
 //!
 //! Path of a record: [`Producer::send`] finds the topic and picks the partition without a lock. It encodes the record
-//! into the partition's open batch under that partition's lock alone. A batch that may be sent goes to the lane of
+//! into the partition's open batch under that partition's lock. A batch that may be sent goes to the lane of
 //! the partition's leader. The caller writes the request to an idle socket itself; otherwise the lane's driver writes
 //! it. The driver reads the responses and resolves one shared result per batch.
 //!
-//! Lock order, outermost first: metadata writer, lane link, lane work, partition. The append path holds one of them
-//! at a time.
+//! Lock order, outermost first: metadata writer, lane link, lane work, partition, then the innermost locks of
+//! memory, buffers and interceptors. `docs/DESIGN.md` has the whole table.
 
 mod awaited;
 #[cfg(test)]

@@ -100,7 +100,7 @@ pub(super) struct Partition {
     pub(super) state: Mutex<PartitionState>,
 }
 
-/// The state under the partition's lock. No other lock is taken while it is held.
+/// The state under the partition's lock. Only the innermost locks are taken while it is held: memory, buffers, interceptors.
 pub(super) struct PartitionState {
     pub(super) queue: PartitionQueue<Completion>,
     pub(super) place: Place,

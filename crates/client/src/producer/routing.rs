@@ -161,7 +161,7 @@ pub struct RoutingMetrics {
     pub moved_batches: u64,
     /// Records in these batches.
     pub moved_records: u64,
-    /// Of these, records that came to a partition that had already been sent newer ones, and so are written after them.
+    /// Records placed again after newer ones of their partition had been sent, so that they are written behind these.
     pub records_behind_newer: u64,
 }
 

@@ -109,6 +109,9 @@ impl Lane {
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
                     tried += usize::from(is_try);
+                    if tries.is_full(tried) {
+                        break;
+                    }
                 }
                 Err(Wait::Until(at)) => {
                     state.place = Place::Timed;

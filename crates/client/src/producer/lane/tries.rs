@@ -1,12 +1,12 @@
-//! How many leaders that have acknowledged nothing yet one request tries.
+//! Tries of new leaders: requests to partitions whose current leader has acknowledged nothing yet.
 
 use std::{sync::Arc, time::Duration};
 
 use super::Request;
 use crate::producer::partition::Partition;
 
-/// What the next request may carry of partitions whose current leader has acknowledged nothing yet. Such a leader is slow, and
-/// holds up whatever shares its request or follows it (decision 0053).
+/// Limit for partitions with a new leader in the next request. A new leader is slow, and delays the rest of its request and
+/// later requests (decision 0053).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tries {
     /// Any number of them, with others.
@@ -27,18 +27,25 @@ impl Tries {
             Self::Apart(_) => tried == 0,
         }
     }
+
+    /// Whether a request with this many tries admits nothing more.
+    pub(super) fn is_full(self, tried: usize) -> bool {
+        matches!(self, Self::Apart(most) if tried >= most)
+    }
 }
 
-/// A response within this time, or within [`PATIENCE`] times the quickest one, costs the others nothing that they would notice.
+/// Limit for a quick response, if [`PATIENCE`] times the connection's quickest one is shorter.
 const QUICK: Duration = Duration::from_millis(20);
 const PATIENCE: u32 = 4;
 
-/// The tries of one connection: one at first, twice as many after each request that was full, quick, and acknowledged as a
-/// whole. A producer that has just started soon knows all leaders; leaders that have just been elected are tried one by one.
+/// Number of tries per request of one connection.
+///
+/// It begins with one and doubles after each request that was full, quick, and acknowledged as a whole. Otherwise it
+/// returns to one. So a new producer proves all leaders within a few requests, and slow new leaders are tried one by one.
 pub(super) struct Trying {
     most: usize,
     quickest: Duration,
-    /// Partitions that the last request with a try carried, until they show whether it was acknowledged.
+    /// Partitions of the last request with tries, until the next request shows whether they were acknowledged.
     last: Vec<Arc<Partition>>,
     was_quick: bool,
 }
@@ -50,7 +57,7 @@ impl Default for Trying {
 }
 
 impl Trying {
-    /// For the next request of the connection with these in flight.
+    /// Returns the limit for the connection's next request, with these in flight.
     pub(super) fn next<'a>(&mut self, in_flight: impl Iterator<Item = &'a Request>) -> Tries {
         if in_flight
             .flat_map(|request| &request.batches)
@@ -67,7 +74,7 @@ impl Trying {
         Tries::Apart(self.most)
     }
 
-    /// Records that the response to a request, not yet settled, took this long.
+    /// Records the response time of a request that is not settled yet.
     pub(super) fn answered(&mut self, request: &Request, took: Duration) {
         self.quickest = self.quickest.min(took);
         let partitions = || request.batches.iter().map(|sent| &sent.partition);
