@@ -291,16 +291,12 @@ fn verdict(report: &Report) -> String {
     )
 }
 
-/// Share of the requested throughput that counts as reached, as in the engine.
-const REACHED: f64 = 0.95;
-
 /// The most effective recommended setting, and whether the target holds with it.
 fn remedy(report: &Report) -> Option<String> {
     let best = *report.recommended().first()?;
     let target = ms(report.target_p99_us);
-    let p99 = ms(best.p99_us.iter().copied().fold(0.0, f64::max));
-    let reached = best.bytes_per_second >= REACHED * report.plan.bytes_per_second;
-    let holds = match p99 <= target && reached {
+    let p99 = ms(best.worst_p99_us());
+    let holds = match report.holds_with(best) {
         true => "the target holds",
         false => "the target still does not hold",
     };

@@ -179,7 +179,7 @@ impl Load {
 
     /// Whether the requested throughput was achieved.
     pub(super) fn is_reached(&self) -> bool {
-        self.reached >= REACHED
+        is_reached(self.reached)
     }
 
     /// The limit, if there was one.
@@ -200,6 +200,11 @@ impl Load {
             () => None,
         }
     }
+}
+
+/// Whether this share of the requested throughput counts as achieved.
+pub(super) fn is_reached(share: f64) -> bool {
+    share >= REACHED
 }
 
 /// Share of the requested throughput that counts as achieved: the last record's latency is part of the time.

@@ -94,6 +94,12 @@ impl Tried {
             caution: change.caution(),
         }
     }
+
+    /// The highest 99th percentile of a round with it, in microseconds.
+    #[must_use]
+    pub fn worst_p99_us(&self) -> f64 {
+        self.p99_us.iter().copied().fold(0.0, f64::max)
+    }
 }
 
 /// Observations of one broker.
@@ -190,5 +196,12 @@ impl Report {
         let mut all: Vec<&Tried> = self.tried.iter().filter(|tried| tried.recommended).collect();
         all.sort_by(|a, b| b.comparison.gain.total_cmp(&a.comparison.gain));
         all
+    }
+
+    /// Whether the target holds with a setting that was tried, in each round and at the requested throughput.
+    #[must_use]
+    pub fn holds_with(&self, tried: &Tried) -> bool {
+        let reached = tried.bytes_per_second / self.plan.bytes_per_second;
+        tried.worst_p99_us() <= self.target_p99_us && diagnosis::is_reached(reached)
     }
 }
