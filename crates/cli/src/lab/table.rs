@@ -77,8 +77,9 @@ fn conditions(report: &Report) -> String {
         report.conditions.iter().filter(|condition| condition.held && condition.is_integrity());
     let intact = intact.count();
     if intact > 0 {
+        let arms = if intact == 1 { "arm" } else { "arms" };
         text += &format!(
-            "held: no record lost, duplicated or reordered, and no error ({intact} arms)\n"
+            "held: no record lost, duplicated or reordered, and no error ({intact} {arms})\n"
         );
     }
     for condition in report.conditions.iter().filter(|c| !(c.held && c.is_integrity())) {

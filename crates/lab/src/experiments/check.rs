@@ -136,9 +136,10 @@ pub(crate) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
         for &(offset, number) in records {
             places.entry(number).or_default().push((partition, offset));
         }
-        findings.behind_later += out_of_sending_order(records, 1);
+        let behind_later = out_of_sending_order(records, 1);
+        findings.behind_later += behind_later;
         findings.reordered += match order {
-            Order::Sent => out_of_sending_order(records, 1),
+            Order::Sent => behind_later,
             Order::SentInTurn(producers) => out_of_sending_order(records, producers),
             Order::Acknowledged => before_the_acknowledged(fates, records),
         };
