@@ -17,7 +17,7 @@ mod sync {
 
 pub use choice::{Candidate, Chosen, Rule, choose, is_late};
 pub use sticky::{Next, PROBE_EVERY, Sticky};
-pub use trials::{Picked, Role, Standing, pick};
+pub use trials::{LOOKS, Picked, Role, Standing, Tests, pick};
 
 /// Java's `Utils.murmur2`.
 pub fn murmur2(data: &[u8]) -> u32 {

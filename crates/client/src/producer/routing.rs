@@ -17,7 +17,7 @@ use std::{
 use curtail_proto::{
     accumulator::Batch,
     metadata::Snapshot,
-    partitioner::{Candidate, Next, Role, Rule, Standing, choose, is_late, pick},
+    partitioner::{Candidate, LOOKS, Next, Role, Rule, Standing, Tests, choose, is_late, pick},
     suspicion::Trouble,
 };
 use parking_lot::MutexGuard;
@@ -114,7 +114,14 @@ impl Routes {
         let former = self.by_lane.iter().find(|route| route.broker() == broker);
         let trial = former.map_or_else(Trial::default, |route| route.trial.carry_on());
         let pioneer = former.map_or(0, |route| route.pioneer.load(Ordering::Relaxed));
-        Route { lane, partitions: partitions.into(), trial, pioneer: pioneer.into() }
+        let home = former.map_or(0, |route| route.home.load(Ordering::Relaxed));
+        Route {
+            lane,
+            partitions: partitions.into(),
+            trial,
+            pioneer: pioneer.into(),
+            home: home.into(),
+        }
     }
 
     /// Whether partitions are avoided because of trouble.
@@ -131,6 +138,17 @@ struct Route {
     trial: Trial,
     /// Index plus one of the partition that receives all records while none is proven; 0 for none.
     pioneer: AtomicU64,
+    /// Index plus one of the partition that was proven last; 0 for none. It may be in doubt again.
+    home: AtomicU64,
+}
+
+/// Purpose of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Records to come. The choice may be a single record that tests a broker or a partition.
+    Coming { probe_due: bool },
+    /// Records that exist, which should not wait for a test.
+    Waiting,
 }
 
 /// Counters of a producer's choices.
@@ -196,14 +214,14 @@ impl Passed {
 
 /// Chooses the partition for later keyless records.
 pub(super) fn next(shared: &Shared, topic: &TopicState, probe_due: bool) -> Next {
-    next_past(shared, topic, probe_due, &Passed::default())
+    next_past(shared, topic, Purpose::Coming { probe_due }, &Passed::default())
 }
 
 /// As [`next`], without these brokers if there are others.
 ///
 /// A broker that refuses batches responds at once, and so looks fast. Only the backoff of its partitions shows the
 /// refusals.
-fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Passed) -> Next {
+fn next_past(shared: &Shared, topic: &TopicState, purpose: Purpose, passed: &Passed) -> Next {
     let routes = topic.routes.load();
     let now = shared.age(Instant::now());
     let mut candidates: Vec<Candidate> =
@@ -216,6 +234,14 @@ fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Pass
     }
     let draw = shared.env.entropy.next_u64();
     count(&shared.routing.counters.choices, 1);
+    if shared.routing.policy.prefers_proven {
+        let due = keep_to_proven(topic, &routes, &mut candidates, now);
+        let due = due.filter(|_| purpose != Purpose::Waiting);
+        if let Some(next) = due.and_then(|route| route.try_one(topic, draw, now)) {
+            return next;
+        }
+    }
+    let probe_due = purpose == Purpose::Coming { probe_due: true };
     let Some(chosen) = choose(&candidates, shared.routing.policy.rule, probe_due, draw) else {
         // Not reviewed yet.
         let partition = draw.checked_rem(topic.form.count as u64).unwrap_or(0) as u32;
@@ -235,7 +261,34 @@ fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Pass
     if chosen.probe || !shared.routing.policy.prefers_proven {
         return Next { partition: route.partitions[chosen.nth as usize], probe: chosen.probe };
     }
-    route.pick(topic, chosen.nth as usize, now)
+    route.pick(topic, chosen.nth as usize, purpose, now)
+}
+
+/// Leaves out the brokers without a proven partition if another one has some. Returns one of them if it is time to try
+/// it with one record.
+///
+/// After all leaders have moved, some brokers acknowledge within milliseconds, and others only after
+/// `replica.fetch.backoff.ms` (decision 0053). Records that wait for a broker of the second kind could be with one of
+/// the first.
+fn keep_to_proven<'a>(
+    topic: &TopicState,
+    routes: &'a Routes,
+    candidates: &mut [Candidate],
+    now: Duration,
+) -> Option<&'a Route> {
+    let is_proven: Vec<bool> = routes.by_lane.iter().map(|r| r.home(topic).is_some()).collect();
+    if !candidates.iter().zip(&is_proven).any(|(c, &proven)| proven && c.partitions > 0) {
+        return None;
+    }
+    let mut due = None;
+    let pairs = candidates.iter_mut().zip(&routes.by_lane).zip(is_proven);
+    for ((candidate, route), _) in pairs.filter(|(_, is_proven)| !is_proven) {
+        if candidate.partitions > 0 && route.trial.partition(now).is_none() {
+            due = Some(route);
+        }
+        candidate.partitions = 0;
+    }
+    due
 }
 
 impl Route {
@@ -247,14 +300,36 @@ impl Route {
         self.pioneer.load(Ordering::Relaxed).checked_sub(1).map(|p| p as u32)
     }
 
+    /// Returns a proven partition, if one is known.
+    fn home(&self, topic: &TopicState) -> Option<u32> {
+        let is_proven = |index: &u32| topic.partitions[*index as usize].standing.is_proven();
+        let last = self.home.load(Ordering::Relaxed).checked_sub(1).map(|p| p as u32);
+        last.filter(|index| self.partitions.binary_search(index).is_ok() && is_proven(index))
+            .or_else(|| self.partitions.iter().take(LOOKS).copied().find(is_proven))
+    }
+
+    /// Begins a trial of the broker: with one record, or with batches that one of its partitions has already.
+    fn try_one(&self, topic: &TopicState, draw: u64, now: Duration) -> Option<Next> {
+        let nth = draw.checked_rem(self.partitions.len() as u64)?;
+        let drawn = self.partitions[nth as usize];
+        let has_batches = |index: &u32| {
+            let is_here = self.partitions.binary_search(index).is_ok();
+            is_here && !topic.partitions[*index as usize].state.lock().queue.is_drained()
+        };
+        let tests = self.trial.last().into_iter().chain([drawn]).find(has_batches);
+        self.trial.begin(tests.unwrap_or(drawn), now);
+        tests.is_none().then_some(Next { partition: drawn, probe: true })
+    }
+
     /// Returns the `nth` partition if it is proven; otherwise a proven one, or the one under trial.
-    fn pick(&self, topic: &TopicState, nth: usize, now: Duration) -> Next {
+    fn pick(&self, topic: &TopicState, nth: usize, purpose: Purpose, now: Duration) -> Next {
         let standing = |index: u32| topic.partitions[index as usize].standing.at(now);
         let is_open = |index: &u32| {
             standing(*index) != Standing::Proven && self.partitions.binary_search(index).is_ok()
         };
         let trial = self.trial.partition(now).filter(is_open);
-        let picked = pick(&self.partitions, nth, trial, standing);
+        let tests = Tests { home: self.home(topic), trial, may_begin: purpose != Purpose::Waiting };
+        let picked = pick(&self.partitions, nth, tests, standing);
         let Some(mut picked) = picked else { return Next { partition: 0, probe: false } };
         match picked.as_what {
             Role::Home => {}
@@ -309,18 +384,31 @@ pub(super) fn avoids(
     route.pioneer() != Some(index) && route.trial.partition(now) != Some(index)
 }
 
-/// Handles a newly proven partition: the batches of its broker's pioneer can move instead of waiting for the
-/// pioneer's leader.
+/// Handles a newly proven partition: batches that wait for a pioneer's leader can move, those of its own broker and
+/// those of brokers without a proven partition.
 pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition) {
     let routes = topic.routes.load();
     let account = partition.state.lock().account();
-    let Some(route) = routes.by_lane.iter().find(|route| route.broker() == account) else {
-        return;
-    };
-    let Some(pioneer) = route.pioneer.swap(0, Ordering::Relaxed).checked_sub(1) else { return };
-    let Some(pioneer) = topic.partitions.get(pioneer as usize) else { return };
-    if !pioneer.standing.is_proven() {
+    let now = shared.age(Instant::now());
+    for route in &routes.by_lane {
+        let is_own = route.broker() == account;
+        if is_own {
+            route.home.store(partition.index as u64 + 1, Ordering::Relaxed);
+        } else if route.home(topic).is_some() {
+            continue;
+        }
+        let Some(pioneer) = route.pioneer.swap(0, Ordering::Relaxed).checked_sub(1) else {
+            continue;
+        };
+        let Some(pioneer) = topic.partitions.get(pioneer as usize) else { continue };
+        if pioneer.standing.is_proven() {
+            continue;
+        }
         evacuate(shared, topic, pioneer);
+        if !is_own && !pioneer.state.lock().queue.is_drained() {
+            // What it has sent already is the trial.
+            route.trial.begin(pioneer.index as u32, now);
+        }
     }
 }
 
@@ -342,7 +430,7 @@ pub(super) fn leave(
 ) -> bool {
     let index = partition.index as u32;
     passed.add(partition.state.lock().account());
-    topic.sticky.leave(index, |_| next_past(shared, topic, false, passed));
+    topic.sticky.leave(index, |_| next_past(shared, topic, Purpose::Waiting, passed));
     topic.sticky.current() != index
 }
 
@@ -479,7 +567,9 @@ fn keep_to_routes(shared: &Shared, topic: &TopicState) {
     let current = topic.sticky.current();
     let routes = topic.routes.load();
     if !routes.by_lane.iter().any(|route| route.partitions.contains(&current)) {
-        topic.sticky.leave(current, |_| next(shared, topic, false));
+        topic
+            .sticky
+            .leave(current, |_| next_past(shared, topic, Purpose::Waiting, &Passed::default()));
     }
 }
 
@@ -555,7 +645,7 @@ fn place(
 ) -> Moved {
     let mut passed = Passed::default();
     for _ in 0..TRIES {
-        let index = next_past(shared, topic, false, &passed).partition;
+        let index = next_past(shared, topic, Purpose::Waiting, &passed).partition;
         let Some(partition) = topic.current().get(index as usize) else { break };
         let state = partition.state.lock();
         if !Arc::ptr_eq(partition, from) && !avoids(shared, topic, partition, &state) {

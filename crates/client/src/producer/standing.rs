@@ -69,15 +69,23 @@ impl Trial {
     /// Returns the partition, for up to a second.
     pub(super) fn partition(&self, now: Duration) -> Option<u32> {
         let word = self.word.load(Ordering::Relaxed);
-        let partition = (word >> 32).checked_sub(1)?;
         let lasts = (now.as_millis() as u32).wrapping_sub(word as u32);
-        (u128::from(lasts) < TRIAL.as_millis()).then_some(partition as u32)
+        partition_of(word).filter(|_| u128::from(lasts) < TRIAL.as_millis())
+    }
+
+    /// Returns the partition of the last trial, however long ago it began.
+    pub(super) fn last(&self) -> Option<u32> {
+        partition_of(self.word.load(Ordering::Relaxed))
     }
 
     /// Copies the trial for a new list of the broker's partitions.
     pub(super) fn carry_on(&self) -> Self {
         Self { word: AtomicU64::new(self.word.load(Ordering::Relaxed)) }
     }
+}
+
+fn partition_of(word: u64) -> Option<u32> {
+    (word >> 32).checked_sub(1).map(|partition| partition as u32)
 }
 
 #[cfg(test)]
@@ -106,6 +114,6 @@ mod tests {
         trial.begin(0, NOW);
         assert_eq!(trial.partition(NOW + TRIAL / 2), Some(0));
         assert_eq!(trial.carry_on().partition(NOW + TRIAL / 2), Some(0));
-        assert_eq!(trial.partition(NOW + TRIAL), None);
+        assert_eq!((trial.partition(NOW + TRIAL), trial.last()), (None, Some(0)));
     }
 }

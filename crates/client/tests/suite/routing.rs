@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::common::{Backend, producer, read_all, until};
 use curtail::{
-    Delivery, Error, Partitioner, Producer, ProducerConfig, Record, RecordMetadata, TopicPartitions,
+    BrokerMetrics, Delivery, Error, Partitioner, Producer, ProducerConfig, Record, RecordMetadata,
+    TopicPartitions,
 };
 use curtail_cluster::Cluster;
 use tokio::{task::JoinSet, time::timeout};
@@ -375,6 +376,59 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
     }
     let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
     until("at most one record waits for the new leader", || waiting() <= 1).await;
+}
+
+/// While no new leader acknowledges, every broker has a share of the records. They leave a broker that still does not
+/// acknowledge for the first one that does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges() {
+    const FETCH: i16 = 1;
+    const RECORDS: usize = 50;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| {
+        config.broker_session_timeout = patient;
+        config.replica_lag_time_max = patient;
+    })
+    .await;
+    backend.create_topic(TOPIC, 2, 2).await;
+    // Each record is a batch.
+    let properties = [
+        ("batch.size", "1"),
+        ("delivery.timeout.ms", "120000"),
+        ("request.timeout.ms", "100000"),
+        ("metadata.max.age.ms", "100"),
+        ("curtail.suspicion.enable", "false"),
+    ];
+    let producer = producer(&backend, &properties);
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, next) = shared_broker_and_others(cluster);
+    for partition in 0..2 {
+        cluster.move_leader(TOPIC, partition, former).expect("moved");
+    }
+    cluster.settled().await;
+    greet(&producer, 2).await;
+    for (partition, leader) in (0..).zip(next) {
+        cluster.move_leader(TOPIC, partition, leader).expect("moved");
+    }
+    let gauge = |of: fn(&BrokerMetrics) -> u64| {
+        let brokers = producer.metrics().brokers;
+        next.map(|id| brokers.get(&id).map_or(0, of))
+    };
+    until("the producer knows the new leaders", || gauge(|b| b.connection_count) == [1, 1]).await;
+    cluster.settled().await;
+    cluster.delay(Some(next[0]), Some(FETCH), patient);
+    cluster.freeze(next[1]);
+    let mut deliveries = Vec::new();
+    for _ in 0..RECORDS {
+        let record = Record::to(TOPIC).value("keyless");
+        deliveries.push(producer.send(record).await.expect("there is room"));
+    }
+    until("both are tried", || gauge(|b| b.requests_in_flight as u64) == [1, 1]).await;
+    assert!(deliveries.iter().all(|delivery| delivery.outcome().is_none()), "neither acknowledges");
+    cluster.thaw(next[1]);
+    let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
+    // One record tried the broker before, and one may try it now.
+    until("at most two records wait for the other broker", || waiting() <= 2).await;
 }
 
 /// One record detects whether a new leader acknowledges: the rest of its batch need not wait.

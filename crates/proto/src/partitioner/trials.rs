@@ -38,14 +38,24 @@ pub enum Role {
 }
 
 /// Partitions examined in the search for a proven one.
-const LOOKS: usize = 64;
+pub const LOOKS: usize = 64;
 
-/// Chooses the partition for the next keyless records: `partitions[nth]` if it is proven. `trial` is the partition
-/// under trial, if any. Returns `None` without partitions.
+/// What is known of a broker's partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tests {
+    /// A proven partition, for the case that the search finds none.
+    pub home: Option<u32>,
+    /// The partition under trial.
+    pub trial: Option<u32>,
+    /// Whether a trial with one record may begin: the records are yet to come.
+    pub may_begin: bool,
+}
+
+/// Chooses the partition for keyless records: `partitions[nth]` if it is proven. Returns `None` without partitions.
 pub fn pick(
     partitions: &[u32],
     nth: usize,
-    trial: Option<u32>,
+    tests: Tests,
     standing: impl Fn(u32) -> Standing,
 ) -> Option<Picked> {
     let (before, from) = partitions.split_at_checked(nth)?;
@@ -54,13 +64,15 @@ pub fn pick(
     if drawn_is == Standing::Proven {
         return Some(Picked { partition: drawn, as_what: Role::Home });
     }
-    let mut others = from.iter().chain(before).skip(1).take(LOOKS);
-    match others.find(|&&other| standing(other) == Standing::Proven) {
-        Some(_) if drawn_is == Standing::Untried && trial.is_none() => {
+    let mut others = from.iter().chain(before).skip(1).take(LOOKS).copied();
+    let proven = others.find(|&other| standing(other) == Standing::Proven).or(tests.home);
+    let may_begin = tests.may_begin && tests.trial.is_none();
+    match proven {
+        Some(_) if drawn_is == Standing::Untried && may_begin => {
             Some(Picked { partition: drawn, as_what: Role::Trial })
         }
-        Some(&proven) => Some(Picked { partition: proven, as_what: Role::Home }),
-        None => Some(match trial {
+        Some(proven) => Some(Picked { partition: proven, as_what: Role::Home }),
+        None => Some(match tests.trial {
             Some(partition) => Picked { partition, as_what: Role::Home },
             None => Picked { partition: drawn, as_what: Role::TrialForWant },
         }),
@@ -73,6 +85,10 @@ mod tests {
 
     const PARTITIONS: [u32; 4] = [3, 5, 7, 9];
 
+    fn trial(trial: Option<u32>) -> Tests {
+        Tests { home: None, trial, may_begin: true }
+    }
+
     fn home(partition: u32) -> Option<Picked> {
         Some(Picked { partition, as_what: Role::Home })
     }
@@ -80,30 +96,39 @@ mod tests {
     #[test]
     fn a_proven_partition_takes_the_records_it_was_drawn_for() {
         for (nth, &partition) in PARTITIONS.iter().enumerate() {
-            assert_eq!(pick(&PARTITIONS, nth, Some(5), |_| Standing::Proven), home(partition));
+            assert_eq!(
+                pick(&PARTITIONS, nth, trial(Some(5)), |_| Standing::Proven),
+                home(partition)
+            );
         }
     }
 
     #[test]
     fn one_record_tries_a_partition_where_another_is_proven_one_partition_at_a_time() {
         let standing = |index| if index == 5 { Standing::Proven } else { Standing::Untried };
-        let trial = Some(Picked { partition: 9, as_what: Role::Trial });
-        assert_eq!(pick(&PARTITIONS, 3, None, standing), trial);
-        assert_eq!(pick(&PARTITIONS, 3, Some(7), standing), home(5));
+        let begun = Some(Picked { partition: 9, as_what: Role::Trial });
+        assert_eq!(pick(&PARTITIONS, 3, trial(None), standing), begun);
+        assert_eq!(pick(&PARTITIONS, 3, trial(Some(7)), standing), home(5));
+    }
+
+    #[test]
+    fn records_that_wait_already_try_no_partition_where_another_is_proven() {
+        let standing = |index| if index == 5 { Standing::Proven } else { Standing::Untried };
+        assert_eq!(pick(&PARTITIONS, 3, Tests::default(), standing), home(5));
     }
 
     #[test]
     fn a_new_leader_is_left_alone_while_another_is_proven() {
         let standing = |index| if index == 5 { Standing::Proven } else { Standing::Settling };
-        assert_eq!(pick(&PARTITIONS, 2, None, standing), home(5));
+        assert_eq!(pick(&PARTITIONS, 2, trial(None), standing), home(5));
     }
 
     #[test]
     fn without_a_proven_partition_all_records_go_to_the_one_under_trial() {
         for standing in [Standing::Untried, Standing::Settling] {
             let first = Some(Picked { partition: 7, as_what: Role::TrialForWant });
-            assert_eq!(pick(&PARTITIONS, 2, None, |_| standing), first);
-            assert_eq!(pick(&PARTITIONS, 0, Some(7), |_| standing), home(7));
+            assert_eq!(pick(&PARTITIONS, 2, trial(None), |_| standing), first);
+            assert_eq!(pick(&PARTITIONS, 0, trial(Some(7)), |_| standing), home(7));
         }
     }
 
@@ -115,13 +140,14 @@ mod tests {
             looks.set(looks.get() + 1);
             Standing::Untried
         };
-        assert!(pick(&all, 50_000, None, standing).is_some());
+        let tests = Tests { home: Some(5), ..Tests::default() };
+        assert_eq!(pick(&all, 50_000, tests, standing), home(5), "a proven one that is known");
         assert_eq!(looks.get(), LOOKS + 1);
     }
 
     #[test]
     fn no_partition_is_picked_from_none() {
-        assert_eq!(pick(&[], 0, Some(1), |_| Standing::Proven), None);
-        assert_eq!(pick(&PARTITIONS, 4, None, |_| Standing::Proven), None);
+        assert_eq!(pick(&[], 0, trial(Some(1)), |_| Standing::Proven), None);
+        assert_eq!(pick(&PARTITIONS, 4, trial(None), |_| Standing::Proven), None);
     }
 }
