@@ -38,6 +38,8 @@ struct Inner {
 
 struct Queue {
     records: VecDeque<Waiting>,
+    /// The record taken out last. Its batch may have to wait for memory, and no queue of a partition has it until then.
+    placing: Option<Arc<Ticket>>,
     task: AbortHandle,
 }
 
@@ -124,7 +126,7 @@ impl Shared {
                 let name: Arc<str> = record.topic.into();
                 let task = self.runtime.spawn(serve(self.clone(), name.clone())).abort_handle();
                 let records = VecDeque::from([waiting]);
-                room.topics.insert(name, Queue { records, task });
+                room.topics.insert(name, Queue { records, placing: None, task });
             }
         }
         Ok(Some(delivery))
@@ -171,14 +173,14 @@ impl WaitingRoom {
         self.inner.lock().topics.contains_key(topic)
     }
 
-    /// Everything that waits, for flush.
+    /// Everything that is in no batch yet, for flush.
     pub(super) fn tickets(&self) -> Vec<Arc<Ticket>> {
         let room = self.inner.lock();
-        room.topics
-            .values()
-            .flat_map(|q| &q.records)
-            .map(|w| w.placement.ticket().clone())
-            .collect()
+        let of_queue = |queue: &Queue| {
+            let waiting = queue.records.iter().map(|waiting| waiting.placement.ticket().clone());
+            queue.placing.iter().cloned().chain(waiting).collect::<Vec<_>>()
+        };
+        room.topics.values().flat_map(of_queue).collect()
     }
 
     fn first_deadline(&self, topic: &str) -> Option<Instant> {
@@ -189,7 +191,11 @@ impl WaitingRoom {
     /// The topic's first record; when there is none left, `open` is run before another can come.
     fn next(&self, topic: &str, open: impl FnOnce()) -> Option<Waiting> {
         let mut room = self.inner.lock();
-        let next = room.topics.get_mut(topic).and_then(|queue| queue.records.pop_front());
+        let next = room.topics.get_mut(topic).and_then(|queue| {
+            let next = queue.records.pop_front()?;
+            queue.placing = Some(next.placement.ticket().clone());
+            Some(next)
+        });
         match &next {
             Some(waiting) => room.bytes -= waiting.bytes,
             None => {
@@ -268,5 +274,50 @@ async fn append(
             }
             Err(Blocked::Topic) => return Err(Error::Closed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::memory::Memory;
+    use super::*;
+
+    const NAME: &str = "later";
+
+    fn waiting(memory: &Memory) -> Waiting {
+        let since = Instant::now();
+        Waiting {
+            record: Owned::new(&Record::to(NAME).value("v"), 0),
+            placement: Placement::new(NAME.into(), -1),
+            since,
+            deadline: since + Duration::from_secs(1),
+            bytes: 100,
+            _memory: memory.try_reserve_exactly(WAITING_ROOM, 100).expect("there is memory"),
+        }
+    }
+
+    #[tokio::test]
+    async fn flush_waits_for_a_record_whose_batch_waits_for_memory() {
+        let memory = Memory::new(1 << 20, 1 << 10, 1 << 10, 100);
+        let room = WaitingRoom::default();
+        let records = VecDeque::from([waiting(&memory), waiting(&memory)]);
+        let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
+        let mut inner = room.inner.lock();
+        inner.bytes = 200;
+        inner.topics.insert(NAME.into(), Queue { records, placing: None, task });
+        drop(inner);
+
+        let first = room.next(NAME, || ()).expect("the first record");
+        assert_eq!(room.tickets().len(), 2, "the first record is in no batch yet");
+        first.placement.fail(Error::Closed);
+        let second = room.next(NAME, || ()).expect("the second record");
+        let tickets = room.tickets();
+        assert_eq!(tickets.len(), 1);
+        assert!(Arc::ptr_eq(&tickets[0], second.placement.ticket()));
+        second.placement.fail(Error::Closed);
+        assert!(room.next(NAME, || ()).is_none());
+        assert!(room.tickets().is_empty());
     }
 }
