@@ -13,7 +13,7 @@ use crate::{
     config::ClusterConfig,
     controller::Refusal,
     coordinator::consumer::Settings,
-    topic_config::{ConfigEdit, ConfigEdits, SOURCE_DEFAULT, SOURCE_STATIC},
+    topic_config::{ConfigEdit, ConfigEdits, Described, Kind, SOURCE_DEFAULT, SOURCE_STATIC},
 };
 
 /// Where a value comes from, as DescribeConfigs numbers it.
@@ -49,6 +49,30 @@ const OF_BROKERS: [&str; 6] = [
 
 const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
 const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
+
+const LONGS: [&str; 5] = [
+    "connections.max.idle.ms",
+    "connections.max.reauth.ms",
+    "log.flush.interval.messages",
+    "log.retention.check.interval.ms",
+    "replica.lag.time.max.ms",
+];
+const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"];
+const SHORTS: [&str; 2] =
+    ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"];
+
+/// The type that Kafka has for a setting of brokers or groups.
+pub(crate) fn kind_of(name: &str, value: &str) -> Kind {
+    match value {
+        _ if ClusterConfig::is_sensitive(name) => Kind::Password,
+        _ if LISTS.contains(&name) => Kind::List,
+        _ if SHORTS.contains(&name) => Kind::Short,
+        _ if LONGS.contains(&name) => Kind::Long,
+        "true" | "false" => Kind::Boolean,
+        value if value.parse::<i64>().is_ok() => Kind::Int,
+        _ => Kind::String,
+    }
+}
 
 /// Whether a broker's setting can be changed while it runs.
 pub(crate) fn is_dynamic(name: &str) -> bool {
@@ -114,6 +138,8 @@ fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, St
 /// What one broker goes by.
 pub(crate) struct BrokerSettings {
     pub(crate) config: ClusterConfig,
+    /// What the broker was started with.
+    started: ClusterConfig,
     of_all: Arc<Given>,
     own: Arc<Given>,
 }
@@ -126,11 +152,12 @@ impl BrokerSettings {
         let mut all = (*of_all).clone();
         all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         // The controller has checked them; an earlier version's that are not known any more count no more.
+        let started = config.clone();
         let config = with_given(config, &all).unwrap_or_else(|reason| {
             tracing::warn!(broker, reason, "changed settings are not used");
-            config.clone()
+            started.clone()
         });
-        Self { config, of_all, own }
+        Self { config, started, of_all, own }
     }
 
     /// Where the value of a setting comes from.
@@ -143,26 +170,37 @@ impl BrokerSettings {
         }
     }
 
-    /// Every setting with its value and the number of its source.
-    pub(crate) fn describe(&self) -> Vec<(&'static str, String, i8)> {
+    /// Every setting.
+    pub(crate) fn describe(&self) -> Vec<Described> {
         let defaults = ClusterConfig::default();
         let values = self.config.properties().zip(defaults.properties());
         let one = |((name, value), (_, default)): ((&'static str, String), (_, String))| {
             let source = self.source(name, value == default);
-            (name, value, source)
+            let layers = self.layers(name).into_iter();
+            let synonyms = layers.map(|(value, source)| (name, value, source)).collect();
+            Described { name, kind: kind_of(name, &value), value, source, synonyms }
         };
         values.map(one).collect()
     }
 
-    /// A setting's value and the number of its source.
-    pub(crate) fn get(&self, name: &str) -> Option<(String, i8)> {
+    /// Every value that a setting has been given, and its default, with the numbers of their sources. The one that applies
+    /// comes first. Empty for a name that brokers do not have.
+    pub(crate) fn layers(&self, name: &str) -> Vec<(String, i8)> {
         let value_of = |config: &ClusterConfig| {
             config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
         };
-        let value = value_of(&self.config)?;
-        let is_default = value_of(&ClusterConfig::default()).as_ref() == Some(&value);
-        let source = self.source(name, is_default);
-        Some((value, source))
+        let default = value_of(&ClusterConfig::default());
+        let changed = |given: &Given, source| given.get(name).map(|value| (value.clone(), source));
+        let started = value_of(&self.started).filter(|value| Some(value) != default.as_ref());
+        [
+            changed(&self.own, SOURCE_BROKER),
+            changed(&self.of_all, SOURCE_BROKERS),
+            started.map(|value| (value, SOURCE_STATIC)),
+            default.map(|value| (value, SOURCE_DEFAULT)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
@@ -231,18 +269,26 @@ pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str)
     settings.into()
 }
 
-/// Every setting of a group with its value and the number of its source.
+/// Every setting of a group.
 pub(crate) fn describe_group(
     brokers: &BrokerSettings,
     changed: &Changed,
     group: &str,
-) -> Vec<(&'static str, String, i8)> {
+) -> Vec<Described> {
     let given = changed.get(&Whose::Group(group.to_owned()));
-    let one = |name: &'static str| {
-        let own =
-            given.and_then(|given| given.get(name)).map(|value| (value.clone(), SOURCE_GROUP));
-        let (value, source) = own.or_else(|| brokers.get(&format!("group.{name}")))?;
-        Some((name, value, source))
+    let one = |(name, of_brokers): (&'static str, &'static str)| {
+        let own = given.and_then(|given| given.get(name));
+        let own = own.map(|value| (name, value.clone(), SOURCE_GROUP));
+        let layers = brokers.layers(of_brokers).into_iter();
+        let layers = layers.map(|(value, source)| (of_brokers, value, source));
+        let synonyms: Vec<_> = own.into_iter().chain(layers).collect();
+        let (value, source) =
+            synonyms.first().map(|(_, value, source)| (value.clone(), *source))?;
+        Some(Described { name, kind: kind_of(name, &value), value, source, synonyms })
     };
-    [HEARTBEAT_INTERVAL, SESSION_TIMEOUT].into_iter().filter_map(one).collect()
+    let named = [
+        (HEARTBEAT_INTERVAL, "group.consumer.heartbeat.interval.ms"),
+        (SESSION_TIMEOUT, "group.consumer.session.timeout.ms"),
+    ];
+    named.into_iter().filter_map(one).collect()
 }

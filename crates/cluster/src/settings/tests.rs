@@ -64,7 +64,9 @@ fn a_brokers_own_setting_comes_before_that_of_all() {
     let mut changed = Changed::new();
     changed.insert(Whose::Brokers, given("max.connections", "10"));
     changed.insert(Whose::Broker(1), given("max.connections", "20"));
-    let of = |broker: i32, name: &str| BrokerSettings::new(&config, broker, &changed).get(name);
+    let of = |broker: i32, name: &str| {
+        BrokerSettings::new(&config, broker, &changed).layers(name).into_iter().next()
+    };
     assert_eq!(of(1, "max.connections"), Some(("20".into(), SOURCE_BROKER)));
     assert_eq!(of(2, "max.connections"), Some(("10".into(), SOURCE_BROKERS)));
     assert_eq!(of(2, "num.partitions"), Some(("5".into(), SOURCE_STATIC)));
