@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 /// A setting of topics.
 struct Setting {
     name: &'static str,
-    /// The brokers' setting that applies to topics without a value of their own.
+    /// The brokers' setting that applies to a topic without a value.
     brokers: Option<&'static str>,
     kind: Kind,
     check: Check,
@@ -189,7 +189,7 @@ impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
 enum Check {
     Range(i64, i64),
     Boolean,
-    /// One of these, or of a list each.
+    /// A value must be listed; in a list, each item.
     OneOf(&'static [&'static str]),
 }
 
@@ -227,7 +227,7 @@ impl Setting {
         }
     }
 
-    /// What is wrong with a number, if anything is.
+    /// Returns the reason to refuse a number.
     fn out_of_range(&self, value: &str, low: i64, high: i64) -> Option<String> {
         match value.parse::<i64>() {
             Ok(number) if number < low => Some(format!("Value must be at least {low}")),

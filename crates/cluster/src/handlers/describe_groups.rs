@@ -17,7 +17,7 @@ use crate::coordinator::{
     records::MemberValue,
 };
 
-/// What everybody may do to a group: read, delete, describe, and describe and change its settings.
+/// Operations on groups: read, delete, describe, describe settings, alter settings.
 pub(super) const ALL_GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
 /// "Not asked for".
 pub(super) const NOT_ASKED: i32 = i32::MIN;

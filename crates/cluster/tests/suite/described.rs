@@ -1,4 +1,4 @@
-//! What administration tells of topics, settings and groups, field by field as Apache Kafka 4.3 does.
+//! Responses about topics, settings and groups have the fields of Apache Kafka 4.3.
 
 use curtail_cluster::Cluster;
 use curtail_wire::cold::messages::{
@@ -99,7 +99,7 @@ async fn an_election_that_is_not_needed_says_so_in_kafkas_words() {
     soon(cluster.shutdown()).await;
 }
 
-/// Name, type, and what the value comes from if the topic has none of its own.
+/// Name, type, and the brokers' setting that applies to a topic without a value.
 const SETTINGS: [(&str, i8, Option<&str>); 12] = [
     ("cleanup.policy", 7, Some("log.cleanup.policy")),
     ("compression.type", 2, Some("compression.type")),
