@@ -6,7 +6,7 @@ use curtail_wire::records::TimestampType;
 
 use crate::{config::ClusterConfig, log::LogConfig, settings::BrokerSettings};
 
-/// Where a value comes from, as DescribeConfigs numbers it.
+/// The source of a value, by its code in DescribeConfigs.
 pub(crate) const SOURCE_TOPIC: i8 = 1;
 pub(crate) const SOURCE_STATIC: i8 = 4;
 pub(crate) const SOURCE_DEFAULT: i8 = 5;
@@ -14,13 +14,13 @@ pub(crate) const SOURCE_DEFAULT: i8 = 5;
 const CLEANUP_POLICY: &str = "cleanup.policy";
 const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 
-/// The settings given when the topic was created, checked.
+/// The overrides of a topic, validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicConfig {
     given: BTreeMap<String, String>,
 }
 
-/// The type of a setting, as DescribeConfigs numbers it.
+/// The type of a setting, with its code in DescribeConfigs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Boolean = 1,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 /// A setting of topics.
 struct Setting {
     name: &'static str,
-    /// The brokers' setting that applies to a topic without a value.
+    /// The broker setting in force for topics without an override.
     brokers: Option<&'static str>,
     kind: Kind,
     check: Check,
@@ -114,7 +114,7 @@ const SETTINGS: &[Setting] = &[
     setting(UNCLEAN_ELECTION, Some(UNCLEAN_ELECTION), Kind::Boolean, Check::Boolean),
 ];
 
-/// Settings of topics that Apache Kafka has and the cluster does not.
+/// Topic settings of Apache Kafka that this cluster does not support.
 const UNSUPPORTED: &[&str] = &[
     "compression.gzip.level",
     "compression.lz4.level",
@@ -139,41 +139,41 @@ const UNSUPPORTED: &[&str] = &[
     "segment.ms",
 ];
 
-/// A name, its value and the number of the value's source.
+/// A name, its value and the code of the value's source.
 pub(crate) type Synonym = (&'static str, String, i8);
 
-/// A setting as DescribeConfigs tells it.
+/// A setting for DescribeConfigs.
 pub(crate) struct Described {
     pub(crate) name: &'static str,
     pub(crate) value: String,
     pub(crate) source: i8,
     pub(crate) kind: Kind,
-    /// Everything that has a value for it; the one that applies comes first.
+    /// All values, the one in force first.
     pub(crate) synonyms: Vec<Synonym>,
 }
 
-/// What becomes of one setting (KIP-339).
+/// An edit of one setting (KIP-339).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigEdit {
     Set(String),
-    /// Back to the broker's value.
+    /// Restores the broker's value.
     Delete,
-    /// More values for a list.
+    /// Adds values to a list.
     Append(String),
-    /// Fewer values for a list.
+    /// Removes values from a list.
     Subtract(String),
 }
 
 /// Changes to the overrides of one topic, broker or group.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigEdits {
-    /// Whether overrides that no edit names are deleted, as AlterConfigs does.
+    /// Whether overrides without an edit are deleted, as AlterConfigs does.
     pub(crate) replaces: bool,
     pub(crate) edits: Vec<(String, ConfigEdit)>,
 }
 
 impl ConfigEdits {
-    /// The overrides that the edits start from.
+    /// Returns the overrides that the edits start from.
     pub(crate) fn base(&self, given: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         if self.replaces { BTreeMap::new() } else { given.clone() }
     }
@@ -189,7 +189,7 @@ impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
 enum Check {
     Range(i64, i64),
     Boolean,
-    /// A value must be listed; in a list, each item.
+    /// The value, or each item of a list, is one of these.
     OneOf(&'static [&'static str]),
 }
 
@@ -197,7 +197,7 @@ impl Setting {
     /// Checks a value.
     ///
     /// # Errors
-    /// The value and what is wrong with it, in Kafka's words.
+    /// The value and the reason, worded as by Kafka.
     fn check(&self, value: &str) -> Result<(), String> {
         let (wrong, reason) = match self.check {
             Check::Range(low, high) => {
@@ -244,7 +244,7 @@ impl TopicConfig {
     /// Checks names and values.
     ///
     /// # Errors
-    /// What is wrong, for the answer's error message.
+    /// The reason, for the response's error message.
     pub(crate) fn new(given: BTreeMap<String, String>) -> Result<Self, String> {
         for (name, value) in &given {
             let Some(setting) = Setting::named(name) else {
@@ -258,10 +258,10 @@ impl TopicConfig {
         Ok(Self { given })
     }
 
-    /// These settings with some of them changed.
+    /// Returns these settings with edits applied.
     ///
     /// # Errors
-    /// What is wrong, for the answer's error message.
+    /// The reason, for the response's error message.
     pub(crate) fn edited(&self, edits: &ConfigEdits) -> Result<Self, String> {
         let mut given = edits.base(&self.given);
         for (name, edit) in &edits.edits {
@@ -311,18 +311,19 @@ impl TopicConfig {
         self.given.get(name)?.parse().ok()
     }
 
-    /// Whether `cleanup.policy` contains a policy.
+    /// Returns whether `cleanup.policy` contains a policy.
     fn cleanup(&self, policy: &str) -> bool {
         let given = self.given.get(CLEANUP_POLICY).map_or(built_in(CLEANUP_POLICY), String::as_str);
         split(given).any(|item| item == policy)
     }
 
-    /// Whether old records are deleted, by retention or on request.
+    /// Returns whether old records may be deleted, by retention or on request.
     pub(crate) fn deletes(&self) -> bool {
         self.cleanup("delete")
     }
 
-    /// Whether a replica out of sync may lead while no in-sync replica lives. It loses records.
+    /// Returns whether an out-of-sync replica may be elected while no in-sync replica is alive. It
+    /// loses records.
     pub(crate) fn elects_uncleanly(&self) -> bool {
         self.given.get(UNCLEAN_ELECTION).is_some_and(|value| value == "true")
     }
@@ -340,7 +341,7 @@ impl TopicConfig {
             Some(_) => TimestampType::CreateTime,
             None => cluster.log_message_timestamp_type,
         };
-        // Without `delete` only a newer record of its key may end a record's life.
+        // Without `delete`, only a newer record of the same key may remove a record.
         let deletes = self.deletes();
         LogConfig {
             segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
@@ -368,7 +369,7 @@ impl TopicConfig {
         }
     }
 
-    /// Every setting.
+    /// Returns every setting.
     pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<Described> {
         let one = |setting: &Setting| {
             let own = self.given.get(setting.name);
@@ -392,7 +393,7 @@ impl TopicConfig {
     }
 }
 
-/// The value of a setting that brokers have no default of their own for.
+/// Returns the value of a setting without a broker default.
 fn built_in(name: &str) -> &'static str {
     match name {
         CLEANUP_POLICY => "delete",
@@ -406,7 +407,7 @@ fn built_in(name: &str) -> &'static str {
     }
 }
 
-/// The values of a list.
+/// Returns the values of a list.
 fn split(list: &str) -> impl Iterator<Item = String> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned)
 }

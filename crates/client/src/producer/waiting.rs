@@ -1,8 +1,8 @@
-//! Records for topics whose metadata is not there yet.
+//! Records for topics whose metadata is unknown so far.
 //!
-//! [`super::Producer::try_send`] leaves a record here when its topic is not known; a task of the topic fetches the
-//! metadata and appends what waits, in order. Until the last of them is appended the topic stays closed, so that no
-//! later record of it gets ahead. Waiting records hold `buffer.memory`, at most half of it, and wait no longer than
+//! [`super::Producer::try_send`] queues a record here if its topic is unknown. A task per topic fetches the metadata
+//! and appends the queued records in order. The topic stays closed until the last of them is appended, so that no
+//! later record overtakes them. Queued records hold at most half of `buffer.memory`, and wait no longer than
 //! `max.block.ms`.
 
 use std::{
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Error, Record, Result};
 
-/// Every topic's waiting records.
+/// The waiting records of all topics.
 #[derive(Default)]
 pub(super) struct WaitingRoom {
     inner: Mutex<Inner>,
@@ -43,7 +43,7 @@ struct Queue {
     task: AbortHandle,
 }
 
-/// A record that waits.
+/// A waiting record.
 struct Waiting {
     record: Owned,
     placement: Placement,
@@ -53,7 +53,7 @@ struct Waiting {
     _memory: Reservation,
 }
 
-/// A record's bytes.
+/// An owned copy of a record.
 struct Owned {
     partition: Option<i32>,
     key: Option<Vec<u8>>,
@@ -76,14 +76,14 @@ impl Owned {
 }
 
 impl Shared {
-    /// Keeps a record until its topic's metadata has come. `None` if that is the case meanwhile.
+    /// Queues a record until its topic's metadata arrives. `None` if it has arrived in the meantime.
     pub(super) fn keep_waiting(self: &Arc<Self>, record: &Record<'_>) -> Result<Option<Delivery>> {
         let snapshot = self.metadata.snapshot();
         if let Some(known) = snapshot.topic(record.topic) {
             self.adopt(known)?;
         }
         if self.config.transactional_id.is_some() && self.open_topic(record.topic).is_none() {
-            // It would be appended later, when another transaction may be open.
+            // The record would be appended later, possibly in another transaction.
             self.metadata.request_refresh(Some(record.topic));
             return Err(Error::IllegalState(
                 "the topic's metadata is not there yet; warm the topic up, or send and wait",
@@ -132,21 +132,20 @@ impl Shared {
         Ok(Some(delivery))
     }
 
-    /// Bytes that waiting records may hold: half of `buffer.memory`, and always so little that the batch which the
-    /// first of them opens finds room.
+    /// Limit for waiting records: half of `buffer.memory`, and little enough that the first one's batch still fits.
     fn room_limit(&self) -> usize {
         let total = self.config.buffer_memory;
         (total / 2).min(total.saturating_sub(self.config.batch_size))
     }
 
-    /// The record goes nowhere.
+    /// Fails a waiting record.
     fn turn_away(&self, placement: Placement, cause: Error) {
         let topic = placement.ticket().topic().clone();
         let error = placement.fail(cause);
         self.config.interceptors.on_acknowledgement(&topic, Err(&error));
     }
 
-    /// Fails everything that waits with [`Error::Closed`], and everything that comes later.
+    /// Fails all waiting and all later records with [`Error::Closed`].
     pub(super) fn close_room(&self) {
         let mut room = self.room.inner.lock();
         room.closed = true;
@@ -162,7 +161,7 @@ impl Shared {
 }
 
 impl WaitingRoom {
-    /// Runs `open` with whether records of the topic wait. None comes or goes meanwhile.
+    /// Runs `open` with whether records of the topic wait. That cannot change while it runs.
     pub(super) fn while_still<T>(&self, topic: &str, open: impl FnOnce(bool) -> T) -> T {
         let room = self.inner.lock();
         open(room.topics.contains_key(topic))
@@ -173,7 +172,7 @@ impl WaitingRoom {
         self.inner.lock().topics.contains_key(topic)
     }
 
-    /// Everything that is in no batch yet, for flush.
+    /// Tickets of all records that are in no batch yet, for flush.
     pub(super) fn tickets(&self) -> Vec<Arc<Ticket>> {
         let room = self.inner.lock();
         let of_queue = |queue: &Queue| {
@@ -188,7 +187,7 @@ impl WaitingRoom {
         room.topics.get(topic)?.records.front().map(|waiting| waiting.deadline)
     }
 
-    /// The topic's first record; when there is none left, `open` is run before another can come.
+    /// Takes the topic's first record. If there is none, runs `open` before another can arrive.
     fn next(&self, topic: &str, open: impl FnOnce()) -> Option<Waiting> {
         let mut room = self.inner.lock();
         let next = room.topics.get_mut(topic).and_then(|queue| {
@@ -206,13 +205,13 @@ impl WaitingRoom {
         next
     }
 
-    /// Takes the records that have waited long enough: all of them when nothing is to be hoped for.
+    /// Takes the records that have failed: the overdue ones, or all after a permanent error.
     fn take_failed(&self, topic: &str) -> Vec<Waiting> {
         let now = Instant::now();
         let mut failed = Vec::new();
         let mut room = self.inner.lock();
         if let Some(queue) = room.topics.get_mut(topic) {
-            // Before the first deadline only an error that stays can have come.
+            // Before the first deadline only a permanent error can be the cause.
             let all = queue.records.front().is_some_and(|first| first.deadline > now);
             while queue.records.front().is_some_and(|first| all || first.deadline <= now) {
                 failed.extend(queue.records.pop_front());
@@ -223,7 +222,7 @@ impl WaitingRoom {
     }
 }
 
-/// Fetches the topic's metadata and appends what waits for it. Ends when nothing waits any more.
+/// Fetches the topic's metadata and appends its waiting records. Ends when none waits any longer.
 async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
     while let Some(deadline) = shared.room.first_deadline(&topic) {
         let known = shared.metadata.topic(&topic, deadline).await;
@@ -238,7 +237,7 @@ async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
     }
     while let Some(waiting) = shared.room.next(&topic, || shared.open(&topic)) {
         let Waiting { record, placement, since, deadline, _memory: memory, .. } = waiting;
-        // The batch reserves its own.
+        // The batch reserves its own memory.
         drop(memory);
         match append(&shared, &topic, &record, since, deadline).await {
             Ok(delivery) => placement.placed(&delivery),
