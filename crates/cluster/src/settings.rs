@@ -62,15 +62,16 @@ const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"]
 const SHORTS: [&str; 2] =
     ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"];
 
-/// Returns the type of a setting of brokers or groups in Apache Kafka.
-pub(crate) fn kind_of(name: &str, value: &str) -> Kind {
-    match value {
+/// Returns the type of a setting of brokers or groups in Apache Kafka. It follows from the default,
+/// because a string such as `broker.rack` may look like a number.
+fn kind_of(name: &str, default: &str) -> Kind {
+    match default {
         _ if ClusterConfig::is_sensitive(name) => Kind::Password,
         _ if LISTS.contains(&name) => Kind::List,
         _ if SHORTS.contains(&name) => Kind::Short,
         _ if LONGS.contains(&name) => Kind::Long,
         "true" | "false" => Kind::Boolean,
-        value if value.parse::<i64>().is_ok() => Kind::Int,
+        default if default.parse::<i64>().is_ok() => Kind::Int,
         _ => Kind::String,
     }
 }
@@ -181,7 +182,7 @@ impl BrokerSettings {
             let source = self.source(name, value == default);
             let layers = self.layers(name).into_iter();
             let synonyms = layers.map(|(value, source)| (name, value, source)).collect();
-            Described { name, kind: kind_of(name, &value), value, source, synonyms }
+            Described { name, kind: kind_of(name, &default), value, source, synonyms }
         };
         values.map(one).collect()
     }

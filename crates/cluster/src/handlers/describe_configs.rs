@@ -110,7 +110,12 @@ fn settings(
 
 fn of_all_brokers(call: &Call<'_>) -> Vec<Described> {
     let all = BrokerSettings::new(&call.broker.config, NO_BROKER, &call.broker.image().settings);
-    all.describe().into_iter().filter(|setting| setting.source == SOURCE_BROKERS).collect()
+    let mut described = all.describe();
+    described.retain(|setting| setting.source == SOURCE_BROKERS);
+    for setting in &mut described {
+        setting.synonyms.retain(|(.., source)| *source == SOURCE_BROKERS);
+    }
+    described
 }
 
 fn describe(

@@ -73,3 +73,17 @@ fn a_brokers_own_setting_overrides_the_cluster_default() {
     assert_eq!(of(2, "min.insync.replicas"), Some(("1".into(), SOURCE_DEFAULT)));
     assert_eq!(of(2, "nothing"), None);
 }
+
+#[test]
+fn the_type_of_a_setting_does_not_depend_on_its_value() {
+    let mut config = ClusterConfig::default();
+    config.set("broker.rack", "1").unwrap();
+    let described = BrokerSettings::new(&config, 1, &Changed::new()).describe();
+    let kind = |name| described.iter().find(|setting| setting.name == name).unwrap().kind;
+    assert_eq!(kind("broker.rack"), Kind::String);
+    assert_eq!(kind("fetch.max.bytes"), Kind::Int);
+    assert_eq!(kind("log.flush.interval.messages"), Kind::Long);
+    assert_eq!(kind("offsets.topic.replication.factor"), Kind::Short);
+    assert_eq!(kind("sasl.enabled.mechanisms"), Kind::List);
+    assert_eq!(kind("auto.create.topics.enable"), Kind::Boolean);
+}

@@ -22,9 +22,10 @@ use crate::support::{
 };
 
 const TOPIC: i8 = 2;
-/// "Not asked for", or of something that does not exist.
+const BROKER: i8 = 4;
+/// The value if operations were not requested, or the group does not exist.
 const NO_OPERATIONS: i32 = i32::MIN;
-/// Read, delete, describe, and describe and change settings (KIP-848).
+/// Read, delete, describe, describe and alter settings (KIP-848).
 const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 async fn cluster() -> (Cluster, Client) {
@@ -35,21 +36,23 @@ async fn cluster() -> (Cluster, Client) {
     (cluster, client)
 }
 
-/// Sets `retention.ms` of the topic.
-fn retention() -> IncrementalAlterConfigsRequest {
-    let config =
-        AlterableConfig::default().with_name(text("retention.ms")).with_value(Some(text("77777")));
+fn set((kind, of): (i8, &str), name: &str, value: &str) -> IncrementalAlterConfigsRequest {
+    let config = AlterableConfig::default().with_name(text(name)).with_value(Some(text(value)));
     let resource = IncrementalResource::default()
-        .with_resource_type(TOPIC)
-        .with_resource_name(text("t"))
+        .with_resource_type(kind)
+        .with_resource_name(text(of))
         .with_configs(vec![config]);
     IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
 }
 
-async fn describe(client: &mut Client, synonyms: bool) -> Vec<DescribeConfigsResourceResult> {
+async fn describe(
+    client: &mut Client,
+    (kind, of): (i8, &str),
+    synonyms: bool,
+) -> Vec<DescribeConfigsResourceResult> {
     let resource = DescribeConfigsResource::default()
-        .with_resource_type(TOPIC)
-        .with_resource_name(text("t"))
+        .with_resource_type(kind)
+        .with_resource_name(text(of))
         .with_configuration_keys(None);
     let request = DescribeConfigsRequest::default()
         .with_resources(vec![resource])
@@ -57,8 +60,17 @@ async fn describe(client: &mut Client, synonyms: bool) -> Vec<DescribeConfigsRes
     client.cold(4, &request).await.results.remove(0).configs
 }
 
+/// Returns the names, values and sources of a setting's synonyms.
+fn synonyms(config: &DescribeConfigsResourceResult) -> Vec<(String, Option<String>, i8)> {
+    let synonyms = config.synonyms.iter().map(|synonym| {
+        let value = synonym.value.as_ref().map(ToString::to_string);
+        (synonym.name.to_string(), value, synonym.source)
+    });
+    synonyms.collect()
+}
+
 #[tokio::test]
-async fn requests_that_succeed_are_answered_with_null_messages() {
+async fn successful_responses_have_null_messages() {
     let (cluster, mut client) = cluster().await;
 
     let new = CreatableTopic::default()
@@ -72,7 +84,8 @@ async fn requests_that_succeed_are_answered_with_null_messages() {
         assert_eq!((created.error_code, created.error_message), (0, None), "version {version}");
     }
 
-    let altered = client.cold(1, &retention()).await.responses.remove(0);
+    let altered =
+        client.cold(1, &set((TOPIC, "t"), "retention.ms", "77777")).await.responses.remove(0);
     assert_eq!((altered.error_code, altered.error_message), (0, None));
     let resource =
         AlterConfigsResource::default().with_resource_type(TOPIC).with_resource_name(text("t"));
@@ -80,14 +93,14 @@ async fn requests_that_succeed_are_answered_with_null_messages() {
     let altered = client.cold(2, &request).await.responses.remove(0);
     assert_eq!((altered.error_code, altered.error_message), (0, None));
 
-    for config in describe(&mut client, false).await {
+    for config in describe(&mut client, (TOPIC, "t"), false).await {
         assert_eq!(config.documentation, None, "{}", config.name);
     }
     soon(cluster.shutdown()).await;
 }
 
 #[tokio::test]
-async fn an_election_that_is_not_needed_says_so_in_kafkas_words() {
+async fn an_election_that_is_not_needed_is_refused_in_kafkas_words() {
     let (cluster, mut client) = cluster().await;
     let partitions = TopicPartitions::default().with_topic(topic("t")).with_partitions(vec![0]);
     let request = ElectLeadersRequest::default().with_topic_partitions(Some(vec![partitions]));
@@ -118,24 +131,70 @@ const SETTINGS: [(&str, i8, Option<&str>); 12] = [
 #[tokio::test]
 async fn topic_settings_have_kafkas_types_and_synonyms() {
     let (cluster, mut client) = cluster().await;
-    assert_eq!(client.cold(1, &retention()).await.responses[0].error_code, 0);
-    let told = |config: &DescribeConfigsResourceResult| {
-        let synonyms = config.synonyms.iter().map(|synonym| {
-            let value = synonym.value.as_ref().map(ToString::to_string);
-            (synonym.name.to_string(), value, synonym.source)
-        });
-        (config.name.to_string(), config.config_type, synonyms.collect::<Vec<_>>())
-    };
-    let configs = describe(&mut client, true).await;
+    assert_eq!(
+        client.cold(1, &set((TOPIC, "t"), "retention.ms", "77777")).await.responses[0].error_code,
+        0
+    );
+    let configs = describe(&mut client, (TOPIC, "t"), true).await;
     for ((name, kind, broker), config) in SETTINGS.iter().zip(&configs) {
         let value = config.value.as_ref().map(ToString::to_string);
         let own = (*name == "retention.ms").then(|| ((*name).to_owned(), value.clone(), 1));
         let default = broker.map(|broker| (broker.to_owned(), value.clone(), 5));
-        let synonyms = own.into_iter().chain(default).collect();
-        assert_eq!(told(config), ((*name).to_owned(), *kind, synonyms));
+        let expected: Vec<_> = own.into_iter().chain(default).collect();
+        assert_eq!((config.name.as_str(), config.config_type), (*name, *kind));
+        assert_eq!(synonyms(config), expected);
     }
     assert_eq!(configs.len(), SETTINGS.len());
-    assert!(describe(&mut client, false).await.iter().all(|config| config.synonyms.is_empty()));
+    assert!(
+        describe(&mut client, (TOPIC, "t"), false)
+            .await
+            .iter()
+            .all(|config| config.synonyms.is_empty())
+    );
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn synonyms_name_every_level_that_sets_a_value() {
+    let mut config = config(1);
+    config.set("message.max.bytes", "1000").unwrap();
+    config.set("log.flush.interval.messages", "1").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let mut client = Client::connect(&cluster, 1).await;
+    let name = "message.max.bytes";
+    let levels = [
+        (TOPIC, "t", "max.message.bytes", "4000"),
+        (BROKER, "1", name, "3000"),
+        (BROKER, "", name, "2000"),
+    ];
+    for (kind, of, name, value) in levels {
+        let altered = client.cold(1, &set((kind, of), name, value)).await;
+        assert_eq!(altered.responses[0].error_code, 0, "{of}");
+    }
+    let level = |name: &str, value: &str, source| (name.to_owned(), Some(value.to_owned()), source);
+    let expected = [
+        level("max.message.bytes", "4000", 1),
+        level(name, "3000", 2),
+        level(name, "2000", 3),
+        level(name, "1000", 4),
+        level(name, "1048588", 5),
+    ];
+    for (of, described, levels) in [
+        ((TOPIC, "t"), "max.message.bytes", &expected[..]),
+        ((BROKER, "1"), name, &expected[1..]),
+        ((BROKER, ""), name, &expected[2..3]),
+    ] {
+        let configs = describe(&mut client, of, true).await;
+        let config = configs.iter().find(|config| &*config.name == described).unwrap();
+        assert_eq!(config.value.as_deref(), levels[0].1.as_deref(), "{of:?}");
+        assert_eq!(synonyms(config), levels, "{of:?}");
+    }
+    let configs = describe(&mut client, (TOPIC, "t"), true).await;
+    let flush = configs.iter().find(|config| &*config.name == "flush.messages").unwrap();
+    assert_eq!(flush.value.as_deref(), Some("1"));
+    assert_eq!(flush.config_source, 4);
     soon(cluster.shutdown()).await;
 }
 

@@ -1,4 +1,4 @@
-//! One broker answers a fetch while another one holds back its answer.
+//! One broker responds to a fetch while another one holds back its response.
 //!
 //! - Client: kafka-python
 //! - Threads: https://github.com/dpkp/kafka-python/pull/3084
@@ -37,8 +37,11 @@ fn a_poll_waits_without_work_while_one_broker_holds_its_fetch() {
             (ApiKey::FETCH, 2) => Step::Hold(gate.clone(), Box::new(Step::Pass)),
             _ => Step::Pass,
         });
-        // Brokers without records answer after the wait that is measured.
-        let mut consumer = stage.consumer(|config| config.fetch_max_wait = WAIT * 4);
+        // Both fetches are held for longer than the wait that is measured.
+        let mut consumer = stage.consumer(|config| {
+            config.fetch_max_wait = WAIT * 4;
+            config.common.request_timeout = WAIT * 16;
+        });
         consumer.assign(2).await;
         let mut records = 0;
         while records < 10 {
