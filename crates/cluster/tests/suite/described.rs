@@ -106,7 +106,7 @@ async fn an_election_that_is_not_needed_is_refused_in_kafkas_words() {
     let request = ElectLeadersRequest::default().with_topic_partitions(Some(vec![partitions]));
     let elected = client.cold(2, &request).await.replica_election_results.remove(0);
     let result = &elected.partition_result[0];
-    let message = result.error_message.as_ref().map(|message| &**message);
+    let message = result.error_message.as_deref();
     assert_eq!(result.error_code, 84);
     assert_eq!(message, Some("Leader election not needed for topic partition."));
     soon(cluster.shutdown()).await;
@@ -279,7 +279,7 @@ async fn topic_settings_are_refused_in_kafkas_words() {
             CreateTopicsRequest::default().with_topics(vec![new]).with_validate_only(true);
         let refused = client.cold(7, &request).await.topics.remove(0);
         assert_eq!(refused.error_code, 40, "{name}={value}");
-        let told = refused.error_message.as_ref().map(|told| &**told);
+        let told = refused.error_message.as_deref();
         assert_eq!(told, Some(message));
     }
     soon(cluster.shutdown()).await;
