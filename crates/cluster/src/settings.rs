@@ -13,7 +13,7 @@ use crate::{
     config::ClusterConfig,
     controller::Refusal,
     coordinator::consumer::Settings,
-    topic_config::{ConfigEdit, ConfigEdits, SOURCE_DEFAULT, SOURCE_STATIC},
+    topic_config::{ConfigEdit, ConfigEdits, Described, Kind, SOURCE_DEFAULT, SOURCE_STATIC},
 };
 
 /// The source of a value, by its code in DescribeConfigs.
@@ -50,6 +50,31 @@ const OF_BROKERS: [&str; 6] = [
 
 const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
 const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
+
+const LONGS: [&str; 5] = [
+    "connections.max.idle.ms",
+    "connections.max.reauth.ms",
+    "log.flush.interval.messages",
+    "log.retention.check.interval.ms",
+    "replica.lag.time.max.ms",
+];
+const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"];
+const SHORTS: [&str; 2] =
+    ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"];
+
+/// Returns the type of a setting of brokers or groups in Apache Kafka. It follows from the default,
+/// because a string such as `broker.rack` may look like a number.
+fn kind_of(name: &str, default: &str) -> Kind {
+    match default {
+        _ if ClusterConfig::is_sensitive(name) => Kind::Password,
+        _ if LISTS.contains(&name) => Kind::List,
+        _ if SHORTS.contains(&name) => Kind::Short,
+        _ if LONGS.contains(&name) => Kind::Long,
+        "true" | "false" => Kind::Boolean,
+        default if default.parse::<i64>().is_ok() => Kind::Int,
+        _ => Kind::String,
+    }
+}
 
 /// Returns whether a broker's setting can change while it runs.
 pub(crate) fn is_dynamic(name: &str) -> bool {
@@ -116,6 +141,8 @@ fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, St
 /// The settings in force on one broker.
 pub(crate) struct BrokerSettings {
     pub(crate) config: ClusterConfig,
+    /// The settings that the broker was started with.
+    started: ClusterConfig,
     of_all: Arc<Given>,
     own: Arc<Given>,
 }
@@ -129,11 +156,12 @@ impl BrokerSettings {
         all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         // The controller has validated the overrides. An override from an earlier version may be
         // unknown now; then none of them applies.
+        let started = config.clone();
         let config = with_given(config, &all).unwrap_or_else(|reason| {
             tracing::warn!(broker, reason, "changed settings are not used");
-            config.clone()
+            started.clone()
         });
-        Self { config, of_all, own }
+        Self { config, started, of_all, own }
     }
 
     /// Returns the source of a setting's value.
@@ -146,26 +174,37 @@ impl BrokerSettings {
         }
     }
 
-    /// Returns every setting with its value and the code of its source.
-    pub(crate) fn describe(&self) -> Vec<(&'static str, String, i8)> {
+    /// Returns every setting.
+    pub(crate) fn describe(&self) -> Vec<Described> {
         let defaults = ClusterConfig::default();
         let values = self.config.properties().zip(defaults.properties());
         let one = |((name, value), (_, default)): ((&'static str, String), (_, String))| {
             let source = self.source(name, value == default);
-            (name, value, source)
+            let layers = self.layers(name).into_iter();
+            let synonyms = layers.map(|(value, source)| (name, value, source)).collect();
+            Described { name, kind: kind_of(name, &default), value, source, synonyms }
         };
         values.map(one).collect()
     }
 
-    /// Returns a setting's value and the code of its source.
-    pub(crate) fn get(&self, name: &str) -> Option<(String, i8)> {
+    /// Returns the values of a setting with the codes of their sources, the one in force first and
+    /// the default last. Empty for an unknown name.
+    pub(crate) fn layers(&self, name: &str) -> Vec<(String, i8)> {
         let value_of = |config: &ClusterConfig| {
             config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
         };
-        let value = value_of(&self.config)?;
-        let is_default = value_of(&ClusterConfig::default()).as_ref() == Some(&value);
-        let source = self.source(name, is_default);
-        Some((value, source))
+        let default = value_of(&ClusterConfig::default());
+        let changed = |given: &Given, source| given.get(name).map(|value| (value.clone(), source));
+        let started = value_of(&self.started).filter(|value| Some(value) != default.as_ref());
+        [
+            changed(&self.own, SOURCE_BROKER),
+            changed(&self.of_all, SOURCE_BROKERS),
+            started.map(|value| (value, SOURCE_STATIC)),
+            default.map(|value| (value, SOURCE_DEFAULT)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
@@ -234,18 +273,26 @@ pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str)
     settings.into()
 }
 
-/// Returns every setting of a group with its value and the code of its source.
+/// Returns every setting of a group.
 pub(crate) fn describe_group(
     brokers: &BrokerSettings,
     changed: &Changed,
     group: &str,
-) -> Vec<(&'static str, String, i8)> {
+) -> Vec<Described> {
     let given = changed.get(&Whose::Group(group.to_owned()));
-    let one = |name: &'static str| {
-        let own =
-            given.and_then(|given| given.get(name)).map(|value| (value.clone(), SOURCE_GROUP));
-        let (value, source) = own.or_else(|| brokers.get(&format!("group.{name}")))?;
-        Some((name, value, source))
+    let one = |(name, of_brokers): (&'static str, &'static str)| {
+        let own = given.and_then(|given| given.get(name));
+        let own = own.map(|value| (name, value.clone(), SOURCE_GROUP));
+        let layers = brokers.layers(of_brokers).into_iter();
+        let layers = layers.map(|(value, source)| (of_brokers, value, source));
+        let synonyms: Vec<_> = own.into_iter().chain(layers).collect();
+        let (value, source) =
+            synonyms.first().map(|(_, value, source)| (value.clone(), *source))?;
+        Some(Described { name, kind: kind_of(name, &value), value, source, synonyms })
     };
-    [HEARTBEAT_INTERVAL, SESSION_TIMEOUT].into_iter().filter_map(one).collect()
+    let named = [
+        (HEARTBEAT_INTERVAL, "group.consumer.heartbeat.interval.ms"),
+        (SESSION_TIMEOUT, "group.consumer.session.timeout.ms"),
+    ];
+    named.into_iter().filter_map(one).collect()
 }

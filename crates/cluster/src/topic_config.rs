@@ -20,25 +20,137 @@ pub(crate) struct TopicConfig {
     given: BTreeMap<String, String>,
 }
 
-/// The name of each topic setting, the name of its broker default, and the check of its value.
-const SETTINGS: &[(&str, Option<&str>, Check)] = &[
-    (CLEANUP_POLICY, None, Check::ListOf(&["compact", "delete"])),
-    ("compression.type", None, Check::OneOf(&["producer"])),
-    ("flush.messages", None, Check::Range(1, i64::MAX)),
-    ("index.interval.bytes", None, Check::Range(0, i32::MAX as i64)),
-    ("max.message.bytes", Some("message.max.bytes"), Check::Range(0, i32::MAX as i64)),
-    ("message.timestamp.after.max.ms", None, Check::Range(0, i64::MAX)),
-    (
+/// The type of a setting, with its code in DescribeConfigs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Boolean = 1,
+    String = 2,
+    Int = 3,
+    Short = 4,
+    Long = 5,
+    List = 7,
+    Password = 9,
+}
+
+/// A setting of topics.
+struct Setting {
+    name: &'static str,
+    /// The broker setting in force for topics without an override.
+    brokers: Option<&'static str>,
+    kind: Kind,
+    check: Check,
+}
+
+impl Setting {
+    fn named(name: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+}
+
+const fn setting(
+    name: &'static str,
+    brokers: Option<&'static str>,
+    kind: Kind,
+    check: Check,
+) -> Setting {
+    Setting { name, brokers, kind, check }
+}
+
+const BYTES: Check = Check::Range(0, i32::MAX as i64);
+
+/// Names, types and bounds of Apache Kafka 4.3.
+const SETTINGS: &[Setting] = &[
+    setting(
+        CLEANUP_POLICY,
+        Some("log.cleanup.policy"),
+        Kind::List,
+        Check::OneOf(&["compact", "delete"]),
+    ),
+    setting(
+        "compression.type",
+        Some("compression.type"),
+        Kind::String,
+        Check::OneOf(&["producer"]),
+    ),
+    setting(
+        "flush.messages",
+        Some("log.flush.interval.messages"),
+        Kind::Long,
+        Check::Range(1, i64::MAX),
+    ),
+    setting("index.interval.bytes", Some("log.index.interval.bytes"), Kind::Int, BYTES),
+    setting("max.message.bytes", Some("message.max.bytes"), Kind::Int, BYTES),
+    setting(
+        "message.timestamp.after.max.ms",
+        Some("log.message.timestamp.after.max.ms"),
+        Kind::Long,
+        Check::Range(0, i64::MAX),
+    ),
+    setting(
         "message.timestamp.type",
         Some("log.message.timestamp.type"),
+        Kind::String,
         Check::OneOf(&["CreateTime", "LogAppendTime"]),
     ),
-    ("min.insync.replicas", Some("min.insync.replicas"), Check::Range(1, i16::MAX as i64)),
-    ("retention.bytes", None, Check::Range(-1, i64::MAX)),
-    ("retention.ms", None, Check::Range(-1, i64::MAX)),
-    ("segment.bytes", Some("log.segment.bytes"), Check::Range(1 << 20, i32::MAX as i64)),
-    (UNCLEAN_ELECTION, None, Check::OneOf(&["true", "false"])),
+    setting(
+        "min.insync.replicas",
+        Some("min.insync.replicas"),
+        Kind::Int,
+        Check::Range(1, i32::MAX as i64),
+    ),
+    setting(
+        "retention.bytes",
+        Some("log.retention.bytes"),
+        Kind::Long,
+        Check::Range(i64::MIN, i64::MAX),
+    ),
+    setting("retention.ms", None, Kind::Long, Check::Range(-1, i64::MAX)),
+    setting(
+        "segment.bytes",
+        Some("log.segment.bytes"),
+        Kind::Int,
+        Check::Range(1 << 20, i32::MAX as i64),
+    ),
+    setting(UNCLEAN_ELECTION, Some(UNCLEAN_ELECTION), Kind::Boolean, Check::Boolean),
 ];
+
+/// Topic settings of Apache Kafka that this cluster does not support.
+const UNSUPPORTED: &[&str] = &[
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.compaction.lag.ms",
+    "message.timestamp.before.max.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "preallocate",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+];
+
+/// A name, its value and the code of the value's source.
+pub(crate) type Synonym = (&'static str, String, i8);
+
+/// A setting for DescribeConfigs.
+pub(crate) struct Described {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+    pub(crate) source: i8,
+    pub(crate) kind: Kind,
+    /// All values, the one in force first.
+    pub(crate) synonyms: Vec<Synonym>,
+}
 
 /// An edit of one setting (KIP-339).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,30 +188,54 @@ impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
 
 enum Check {
     Range(i64, i64),
+    Boolean,
+    /// The value, or each item of a list, is one of these.
     OneOf(&'static [&'static str]),
-    /// Any number of these values, separated by commas.
-    ListOf(&'static [&'static str]),
 }
 
-impl Check {
-    /// Checks the value of the setting `name`.
-    fn check(&self, name: &str, value: &str) -> Result<(), String> {
-        let (wrong, reason) = match self {
-            Self::Range(low, high) => {
-                let holds = value.parse::<i64>().is_ok_and(|n| (*low..=*high).contains(&n));
-                ((!holds).then(|| value.to_owned()), String::new())
+impl Setting {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// The value and the reason, worded as by Kafka.
+    fn check(&self, value: &str) -> Result<(), String> {
+        let (wrong, reason) = match self.check {
+            Check::Range(low, high) => {
+                (Some(value.to_owned()), self.out_of_range(value, low, high))
             }
-            Self::OneOf(values) => {
-                ((!values.contains(&value)).then(|| value.to_owned()), String::new())
+            Check::Boolean => {
+                let reason = "Expected value to be either true or false".to_owned();
+                let wrong = !["true", "false"].contains(&value);
+                (Some(value.to_owned()), wrong.then_some(reason))
             }
-            Self::ListOf(values) => (
-                split(value).find(|item| !values.contains(&item.as_str())),
-                format!(": String must be one of: {}", values.join(", ")),
-            ),
+            Check::OneOf(values) => {
+                let mut items: Vec<String> = match self.kind {
+                    Kind::List => split(value).collect(),
+                    _ => vec![value.to_owned()],
+                };
+                items.retain(|item| !values.contains(&item.as_str()));
+                let wrong = items.into_iter().next();
+                let reason = format!("String must be one of: {}", values.join(", "));
+                (wrong.clone(), wrong.map(|_| reason))
+            }
         };
-        match wrong {
-            Some(wrong) => Err(format!("Invalid value {wrong} for configuration {name}{reason}")),
-            None => Ok(()),
+        match (wrong, reason) {
+            (Some(wrong), Some(reason)) => {
+                Err(format!("Invalid value {wrong} for configuration {}: {reason}", self.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the reason to refuse a number.
+    fn out_of_range(&self, value: &str, low: i64, high: i64) -> Option<String> {
+        match value.parse::<i64>() {
+            Ok(number) if number < low => Some(format!("Value must be at least {low}")),
+            Ok(number) if number <= high => None,
+            _ => {
+                let kind = if self.kind == Kind::Int { "INT" } else { "LONG" };
+                Some(format!("Not a number of type {kind}"))
+            }
         }
     }
 }
@@ -111,10 +247,13 @@ impl TopicConfig {
     /// The reason, for the response's error message.
     pub(crate) fn new(given: BTreeMap<String, String>) -> Result<Self, String> {
         for (name, value) in &given {
-            let Some((_, _, check)) = SETTINGS.iter().find(|(known, ..)| known == name) else {
-                return Err(format!("Unknown topic config name: {name}"));
+            let Some(setting) = Setting::named(name) else {
+                return Err(match UNSUPPORTED.contains(&name.as_str()) {
+                    true => format!("Topic config {name} is not supported by the embedded cluster"),
+                    false => format!("Unknown topic config name: {name}"),
+                });
             };
-            check.check(name, value)?;
+            setting.check(value)?;
         }
         Ok(Self { given })
     }
@@ -126,9 +265,7 @@ impl TopicConfig {
     pub(crate) fn edited(&self, edits: &ConfigEdits) -> Result<Self, String> {
         let mut given = edits.base(&self.given);
         for (name, edit) in &edits.edits {
-            let is_list = SETTINGS
-                .iter()
-                .any(|(known, _, check)| known == name && matches!(check, Check::ListOf(_)));
+            let is_list = Setting::named(name).is_some_and(|setting| setting.kind == Kind::List);
             let list = || -> Vec<String> {
                 split(self.given.get(name).map_or(built_in(name), String::as_str)).collect()
             };
@@ -232,15 +369,25 @@ impl TopicConfig {
         }
     }
 
-    /// Returns every setting with its value and the code of its source.
-    pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<(&'static str, String, i8)> {
-        let one = |(name, broker_name, _): &(&'static str, Option<&str>, Check)| {
-            let own = self.given.get(*name).map(|value| (value.clone(), SOURCE_TOPIC));
-            let or_brokers = || brokers.get((*broker_name)?);
-            let (value, source) = own
-                .or_else(or_brokers)
-                .unwrap_or_else(|| (built_in(name).to_owned(), SOURCE_DEFAULT));
-            (*name, value, source)
+    /// Returns every setting.
+    pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<Described> {
+        let one = |setting: &Setting| {
+            let own = self.given.get(setting.name);
+            let own = own.map(|value| (setting.name, value.clone(), SOURCE_TOPIC));
+            let of_brokers = setting.brokers.into_iter().flat_map(|name| {
+                let layers = brokers.layers(name).into_iter();
+                layers.map(move |(value, source)| (name, value, source))
+            });
+            let mut synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
+            let built_in = built_in(setting.name).to_owned();
+            if let Some(name) = setting.brokers
+                && synonyms.iter().all(|(.., source)| *source != SOURCE_DEFAULT)
+            {
+                synonyms.push((name, built_in.clone(), SOURCE_DEFAULT));
+            }
+            let applies = synonyms.first().map(|(_, value, source)| (value.clone(), *source));
+            let (value, source) = applies.unwrap_or((built_in, SOURCE_DEFAULT));
+            Described { name: setting.name, value, source, kind: setting.kind, synonyms }
         };
         SETTINGS.iter().map(one).collect()
     }

@@ -89,11 +89,11 @@ fn create(
     let created = controller.create_topic(&spec)?;
     let factor = created.partitions.front().map_or(0, |p| p.replicas.len() as i16);
     let configs = created.config.describe(&call.broker.settings()).into_iter();
-    let configs = configs.map(|(name, value, source)| {
+    let configs = configs.map(|setting| {
         CreatableTopicConfigs::default()
-            .with_name(text(name))
-            .with_value(Some(text(&value)))
-            .with_config_source(source)
+            .with_name(text(setting.name))
+            .with_value(Some(text(&setting.value)))
+            .with_config_source(setting.source)
     });
     Ok((created.id, created.partitions.len() as i32, factor, configs.collect()))
 }
@@ -103,7 +103,8 @@ fn result(
     topic: &CreatableTopic,
     created: Result<Created, Refusal>,
 ) -> CreatableTopicResult {
-    let result = CreatableTopicResult::default().with_name(topic.name.clone());
+    let result =
+        CreatableTopicResult::default().with_name(topic.name.clone()).with_error_message(None);
     match created {
         Ok(_) if call.version() < 5 => result,
         Ok((id, partitions, factor, configs)) => {

@@ -8,7 +8,9 @@ use curtail_wire::{
     cold::messages::{
         DescribeConfigsRequest, DescribeConfigsResponse,
         describe_configs_request::DescribeConfigsResource,
-        describe_configs_response::{DescribeConfigsResourceResult, DescribeConfigsResult},
+        describe_configs_response::{
+            DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+        },
     },
 };
 
@@ -17,6 +19,7 @@ use crate::{
     acl::{Operation, Resource},
     config::ClusterConfig,
     settings::{BrokerSettings, SOURCE_BROKERS, describe_group, is_dynamic},
+    topic_config::{Described, Synonym},
 };
 
 const TOPIC: i8 = 2;
@@ -26,8 +29,8 @@ const GROUP: i8 = 32;
 /// An id that no broker has.
 const NO_BROKER: i32 = -1;
 
-/// A setting: its name, value, source and whether it is read-only.
-type Setting = (&'static str, String, i8, bool);
+/// A setting and whether it is read-only.
+type Setting = (Described, bool);
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeConfigsRequest = call.decode(body)?;
@@ -40,8 +43,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
             Ok(settings) => result.with_configs(
                 settings
                     .into_iter()
-                    .filter(|(name, ..)| is_wanted(resource, name))
-                    .map(|setting| describe(call, setting))
+                    .filter(|(setting, _)| is_wanted(resource, setting.name))
+                    .map(|setting| describe(call, setting, request.include_synonyms))
                     .collect(),
             ),
             Err((code, reason)) => {
@@ -68,7 +71,7 @@ fn settings(
         let allowed = call.require(Operation::DescribeConfigs, resource);
         allowed.map_err(|code| (code, code.message()))
     };
-    let changeable = |(name, value, source)| (name, value, source, false);
+    let changeable = |setting| (setting, false);
     match resource.resource_type {
         TOPIC => {
             require(Resource::Topic(name))?;
@@ -85,7 +88,10 @@ fn settings(
                 name if name.parse() == Ok(call.broker.id) => settings.describe(),
                 _ => return Err((ErrorCode::INVALID_REQUEST, "A broker describes only itself.")),
             };
-            let one = |(name, value, source)| (name, value, source, !is_dynamic(name));
+            let one = |setting: Described| {
+                let is_fixed = !is_dynamic(setting.name);
+                (setting, is_fixed)
+            };
             Ok(described.into_iter().map(one).collect())
         }
         GROUP => {
@@ -102,33 +108,40 @@ fn settings(
     }
 }
 
-fn of_all_brokers(call: &Call<'_>) -> Vec<(&'static str, String, i8)> {
+fn of_all_brokers(call: &Call<'_>) -> Vec<Described> {
     let all = BrokerSettings::new(&call.broker.config, NO_BROKER, &call.broker.image().settings);
-    all.describe().into_iter().filter(|(.., source)| *source == SOURCE_BROKERS).collect()
+    let mut described = all.describe();
+    described.retain(|setting| setting.source == SOURCE_BROKERS);
+    for setting in &mut described {
+        setting.synonyms.retain(|(.., source)| *source == SOURCE_BROKERS);
+    }
+    described
 }
 
-fn describe(call: &Call<'_>, setting: Setting) -> DescribeConfigsResourceResult {
-    let (name, value, source, read_only) = setting;
-    const PASSWORD: i8 = 9;
-    let sensitive = ClusterConfig::is_sensitive(name);
-    let config_type = if sensitive { PASSWORD } else { config_type(&value) };
+fn describe(
+    call: &Call<'_>,
+    (setting, read_only): Setting,
+    synonyms: bool,
+) -> DescribeConfigsResourceResult {
+    let sensitive = ClusterConfig::is_sensitive(setting.name);
+    let value_of = |value: &str| (!sensitive).then(|| text(value));
+    let synonym = |(name, value, source): &Synonym| {
+        DescribeConfigsSynonym::default()
+            .with_name(text(name))
+            .with_value(value_of(value))
+            .with_source(*source)
+    };
+    let synonyms = setting.synonyms.iter().filter(|_| synonyms).map(synonym).collect();
     let result = DescribeConfigsResourceResult::default()
-        .with_name(text(name))
-        .with_value((!sensitive).then(|| text(&value)))
+        .with_name(text(setting.name))
+        .with_value(value_of(&setting.value))
         .with_is_sensitive(sensitive)
-        .with_config_source(source)
-        .with_read_only(read_only);
-    if call.version() >= 3 { result.with_config_type(config_type) } else { result }
-}
-
-/// Returns DescribeConfigs' code for the type of a value.
-fn config_type(value: &str) -> i8 {
-    const BOOLEAN: i8 = 1;
-    const STRING: i8 = 2;
-    const LONG: i8 = 5;
-    match value {
-        "true" | "false" => BOOLEAN,
-        value if value.parse::<i64>().is_ok() => LONG,
-        _ => STRING,
+        .with_config_source(setting.source)
+        .with_read_only(read_only)
+        .with_synonyms(synonyms)
+        .with_documentation(None);
+    match call.version() {
+        ..3 => result,
+        _ => result.with_config_type(setting.kind as i8),
     }
 }

@@ -18,8 +18,8 @@ use crate::coordinator::{
     records::MemberValue,
 };
 
-/// All operations on a group: read, delete, describe.
-pub(super) const ALL_GROUP_OPERATIONS: i32 = 0b1_0100_1000;
+/// All operations on a group: read, delete, describe, describe and alter its settings.
+pub(super) const ALL_GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
 /// The value if operations were not requested.
 pub(super) const NOT_ASKED: i32 = i32::MIN;
 /// First version with static members.
@@ -36,7 +36,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     };
     let groups = request.groups.iter().map(|id| {
         let described = describe(call, id).unwrap_or_else(|code| failed(call, code));
-        let allowed = operations.map(|all| call.operations(all, Resource::Group(&id.0)));
+        let asked = operations.filter(|_| described.error_code == ErrorCode::NONE.0);
+        let allowed = asked.map(|all| call.operations(all, Resource::Group(&id.0)));
         let described = described.with_authorized_operations(allowed.unwrap_or(NOT_ASKED));
         described.with_group_id(id.clone())
     });

@@ -39,7 +39,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     };
     let topics = asked.iter().map(|(topic, indexes)| {
         let results = indexes.iter().filter_map(|index| {
-            let result = PartitionResult::default().with_partition_id(*index);
+            let result =
+                PartitionResult::default().with_partition_id(*index).with_error_message(None);
             match controller.elect_leader(topic, *index, election) {
                 Ok(()) => Some(result),
                 Err((ErrorCode::ELECTION_NOT_NEEDED, _)) if all => None,

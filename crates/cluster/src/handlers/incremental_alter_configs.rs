@@ -23,7 +23,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     let responses = request.resources.iter().zip(done).map(|(resource, done)| {
         let response = AlterConfigsResourceResponse::default()
             .with_resource_type(resource.resource_type)
-            .with_resource_name(resource.resource_name.clone());
+            .with_resource_name(resource.resource_name.clone())
+            .with_error_message(None);
         match done {
             Ok(()) => response,
             Err((code, reason)) => {

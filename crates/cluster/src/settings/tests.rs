@@ -64,10 +64,26 @@ fn a_brokers_own_setting_overrides_the_cluster_default() {
     let mut changed = Changed::new();
     changed.insert(Whose::Brokers, given("max.connections", "10"));
     changed.insert(Whose::Broker(1), given("max.connections", "20"));
-    let of = |broker: i32, name: &str| BrokerSettings::new(&config, broker, &changed).get(name);
+    let of = |broker: i32, name: &str| {
+        BrokerSettings::new(&config, broker, &changed).layers(name).into_iter().next()
+    };
     assert_eq!(of(1, "max.connections"), Some(("20".into(), SOURCE_BROKER)));
     assert_eq!(of(2, "max.connections"), Some(("10".into(), SOURCE_BROKERS)));
     assert_eq!(of(2, "num.partitions"), Some(("5".into(), SOURCE_STATIC)));
     assert_eq!(of(2, "min.insync.replicas"), Some(("1".into(), SOURCE_DEFAULT)));
     assert_eq!(of(2, "nothing"), None);
+}
+
+#[test]
+fn the_type_of_a_setting_does_not_depend_on_its_value() {
+    let mut config = ClusterConfig::default();
+    config.set("broker.rack", "1").unwrap();
+    let described = BrokerSettings::new(&config, 1, &Changed::new()).describe();
+    let kind = |name| described.iter().find(|setting| setting.name == name).unwrap().kind;
+    assert_eq!(kind("broker.rack"), Kind::String);
+    assert_eq!(kind("fetch.max.bytes"), Kind::Int);
+    assert_eq!(kind("log.flush.interval.messages"), Kind::Long);
+    assert_eq!(kind("offsets.topic.replication.factor"), Kind::Short);
+    assert_eq!(kind("sasl.enabled.mechanisms"), Kind::List);
+    assert_eq!(kind("auto.create.topics.enable"), Kind::Boolean);
 }

@@ -231,7 +231,7 @@ async fn members_share_partitions_and_take_over_those_of_lost_members() {
     let group = described(&mut client).await;
     assert_eq!(group.group_state.as_str(), "Stable");
     assert_eq!((group.group_epoch, group.assignment_epoch), (3, 3));
-    assert_eq!((group.assignor_name.as_str(), group.authorized_operations), ("uniform", 328));
+    assert_eq!((group.assignor_name.as_str(), group.authorized_operations), ("uniform", 3400));
     let members: Vec<_> = group.members.iter().map(|member| member.member_id.as_str()).collect();
     assert_eq!(members, ["a", "b"]);
     for member in &group.members {

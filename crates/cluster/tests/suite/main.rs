@@ -9,6 +9,7 @@ mod chaos;
 mod compaction;
 mod consumer_groups;
 mod coordinator;
+mod described;
 mod durable;
 mod groups;
 mod plants;

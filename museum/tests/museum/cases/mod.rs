@@ -13,6 +13,7 @@ cases! {
     ambiguous_commit,
     batch_rebuilt_differently,
     bump_restarts_every_partition,
+    busy_poll,
     close_during_send,
     close_without_brokers,
     commit_after_failed_record,

@@ -229,7 +229,10 @@ impl State {
         let key = PartitionKey { topic: self.image.topic(name).ok_or_else(unknown)?.id, index };
         let partition = self.partition(key).ok_or_else(unknown)?.clone();
         let in_sync = |id: &i32| partition.isr.contains(id) && self.live(*id);
-        let not_needed = || (ErrorCode::ELECTION_NOT_NEEDED, String::new());
+        let not_needed = || {
+            let reason = "Leader election not needed for topic partition.";
+            (ErrorCode::ELECTION_NOT_NEEDED, reason.to_owned())
+        };
         let chosen = match election {
             Election::Preferred => {
                 let preferred = partition.replicas.first().copied().unwrap_or(NO_LEADER);

@@ -1,5 +1,6 @@
 //! Deleting old records, and restarting a log at an offset.
 
+use curtail_net::Entropy;
 use curtail_wire::Uuid;
 
 use super::*;
@@ -76,6 +77,18 @@ fn a_follower_can_restart_its_log_at_any_offset() {
         assert_eq!(append(&mut log, &TestBatch::of(2, 1)), offset);
         assert_eq!(read_all(&log).len(), 2);
         assert_eq!(log.truncate_to(offset - 10).unwrap(), offset - 10);
+    }
+}
+
+#[test]
+fn the_topic_id_survives_a_torn_crash() {
+    let id = Uuid([7; 16]);
+    for seed in 0..20 {
+        let (disk, dice) = (MemDisk::new(), Entropy::from_seed(seed));
+        disk.create_dir_all(&dir()).unwrap();
+        write_partition_metadata(&disk, &dir(), id).unwrap();
+        disk.crash_torn(|n| dice.below(n));
+        assert_eq!(read_partition_metadata(&disk, &dir()).unwrap(), Some(id), "seed {seed}");
     }
 }
 
