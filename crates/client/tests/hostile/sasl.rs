@@ -229,7 +229,7 @@ fn peers_that_speak_something_else() {
         };
         let mut all = JoinSet::new();
         for (protocol, words, part) in [
-            (SaslPlaintext, HTTP, "it answers in HTTP"),
+            (SaslPlaintext, HTTP, "it responds in HTTP"),
             (SaslPlaintext, ALERT, "security.protocol=SASL_PLAINTEXT"),
             (Ssl, HTTP, "does not speak TLS"),
             (SaslSsl, HTTP, "does not speak TLS"),

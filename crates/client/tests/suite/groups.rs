@@ -441,7 +441,7 @@ async fn partitions_of_a_killed_member_are_reassigned(backend: &Bench<'_>, name:
     let killed = Instant::now();
     drop(two);
     settle(&mut [&mut one], &[2]).await;
-    assert!(killed.elapsed() > Duration::from_secs(1), "nobody told that it had gone");
+    assert!(killed.elapsed() > Duration::from_secs(1), "reassigned before the session expired");
     one.close().await;
 }
 
@@ -566,7 +566,7 @@ async fn auto_commit_commits_positions(backend: &Bench<'_>, name: &str) {
     }
     assert_eq!(committed().await, Some(4));
     consumer.close().await;
-    assert_eq!(committed().await, Some(8), "closing commits what was given out");
+    assert_eq!(committed().await, Some(8), "closing commits the returned records");
     watcher.close().await;
 }
 

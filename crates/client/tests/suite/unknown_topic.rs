@@ -173,7 +173,7 @@ fn connect_is_bounded_by_max_block() {
         config.set("max.block.ms", "200").expect("a known property");
         let producer = curtail::Producer::new(config).expect("a usable configuration");
         let began = Instant::now();
-        let error = producer.connect().await.expect_err("nobody answers");
+        let error = producer.connect().await.expect_err("no broker responds");
         assert!(matches!(error, Error::Unreachable { .. }), "{error}");
         assert!(began.elapsed() < Duration::from_secs(5));
     });
