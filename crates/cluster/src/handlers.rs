@@ -211,7 +211,7 @@ impl Call<'_> {
             Rights::Asked(_) if !self.asked.load(Ordering::Relaxed) => {
                 Err("the handler has not asked whether this is allowed".to_owned())
             }
-            Rights::Asked(_) | Rights::Everybody => Ok(()),
+            Rights::Asked(_) | Rights::Everyone => Ok(()),
         }
     }
 

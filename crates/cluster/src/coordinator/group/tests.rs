@@ -199,7 +199,7 @@ fn the_first_rebalance_waits_while_members_join() {
     bench.pass(Duration::from_secs(2));
     let b = bench.join(member("b"));
     bench.pass(Duration::from_secs(2));
-    assert!(bench.joined.is_empty(), "somebody came, so it waits again");
+    assert!(bench.joined.is_empty(), "a member joined, so it waits again");
     bench.pass(Duration::from_secs(2));
     let (a, b) = (bench.joined(a), bench.joined(b));
     assert_eq!((a.generation, b.generation), (1, 1));
