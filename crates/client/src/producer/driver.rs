@@ -203,7 +203,7 @@ async fn knock(lane: Arc<Lane>, shared: Weak<Shared>, limit: Duration) {
     let (env, common) = (strong.env.clone(), strong.config.common.clone());
     drop(strong);
     if !matches!(timeout(limit, Connection::open(&env, &common, &host, port)).await, Ok(Ok(_))) {
-        lane.hangs();
+        lane.mark_unreachable();
     }
 }
 

@@ -156,7 +156,7 @@ classic_cases! {
     incompatible_member_joins_once_the_others_have_left,
 }
 
-/// A group continues when its coordinator has died or hangs, with the same generation and all committed offsets.
+/// A group continues when its coordinator has died or is unresponsive, with the same generation and all committed offsets.
 async fn group_survives_the_loss_of_its_coordinator(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 3).await;
     let producer = common::producer(backend, &[("acks", "all")]);

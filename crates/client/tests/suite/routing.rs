@@ -316,14 +316,14 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
     ];
     let producer = producer(&backend, &properties);
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
-    let (former, [next, hangs]) = shared_broker_and_others(cluster);
+    let (former, [next, frozen]) = shared_broker_and_others(cluster);
     for partition in 0..2 {
         cluster.move_leader(TOPIC, partition, former).expect("moved");
     }
     cluster.settled().await;
     greet(&producer, 2).await;
     cluster.freeze(former);
-    cluster.freeze(hangs);
+    cluster.freeze(frozen);
     let mut sent = Vec::new();
     for (requests, partition) in (1..).zip([0, 1, 0]) {
         let record = Record::to(TOPIC).partition(partition).value("bound");
@@ -336,8 +336,8 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
     let (behind, waits) = (sent.pop().expect("three"), sent.remove(1));
     assert_eq!(acknowledged(sent.remove(0)).await.partition, 0);
     assert_eq!(acknowledged(behind).await.partition, 0);
-    assert!(waits.outcome().is_none(), "its replica hangs");
-    cluster.thaw(hangs);
+    assert!(waits.outcome().is_none(), "its replica is frozen");
+    cluster.thaw(frozen);
     acknowledged(waits).await;
     producer.close().await.expect("closed");
     let read = read_all(&backend, TOPIC, 2).await;
