@@ -424,7 +424,11 @@ fn a_commit_needs_the_current_generation_and_a_known_member() {
     let mut bench = Bench::new(Duration::ZERO);
     let now = bench.now;
     let none = |group: &mut Group| group.may_commit(now, "", None, -1);
-    assert_eq!(none(&mut bench.group), Ok(()), "a group without members keeps offsets for anybody");
+    assert_eq!(
+        none(&mut bench.group),
+        Ok(()),
+        "a group without members keeps offsets for every client"
+    );
     let mut bench = Bench::stable(&["a"]);
     let now = bench.now;
     let cases = [
