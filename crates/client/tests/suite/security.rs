@@ -271,7 +271,7 @@ async fn passwords(cluster: &ApacheCluster, files: &Files) {
     let plain = sasl(clear.clone(), "PLAIN", login(PLAIN, "alice", "alice-secret"));
     works(&cluster.listener("CLEAR"), &plain, "clear").await;
     let scram = sasl(clear, "SCRAM-SHA-256", login(SCRAM, "bob,=x", "bob-secret"));
-    let names = ["sasl.mechanism=SCRAM-SHA-256", "the broker has PLAIN"];
+    let names = ["sasl.mechanism=SCRAM-SHA-256", "enabled are: PLAIN"];
     refused(&cluster.listener("CLEAR"), &scram, &names).await;
 }
 

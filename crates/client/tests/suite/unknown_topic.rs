@@ -156,7 +156,7 @@ fn delivery_reports_a_missing_partition() {
         let delivery =
             producer.try_send(Record::to("later").partition(9).value("v")).expect("taken");
         create(&admin(&backend), "later", 2, 1).await;
-        let error = delivery.await.expect_err("there is no partition 9");
+        let error = delivery.await.expect_err("partition 9 does not exist");
         let Error::NotAcknowledged { cause, partition: 9, .. } = error else { panic!("{error}") };
         assert!(matches!(&*cause, Error::UnknownPartition { partitions: 2, .. }), "{cause}");
         producer.close().await.expect("closed");
