@@ -105,7 +105,7 @@ class Group:
             try:
                 member, words = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise Problem(f"{self.name}: {len(missing)} records were given to nobody") from None
+                raise Problem(f"{self.name}: {len(missing)} records were returned to no member") from None
             if words[0] != "record":
                 continue
             partition, value = words[1], words[3]

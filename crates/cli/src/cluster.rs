@@ -137,13 +137,13 @@ impl Arguments {
             (None, None) => {}
             (_, Some(address)) => {
                 return Err(Failure::new(format!(
-                    "--advertise {address}: no client can connect to that"
+                    "--advertise {address}: clients cannot connect to this address"
                 )));
             }
             (Some(address), None) => {
                 return Err(Failure::new(format!(
-                    "--listen {address} is every address of this machine: say with --advertise which one clients \
-                     shall connect to"
+                    "--listen {address} means every address of this machine; set the one that clients connect to \
+                     with --advertise"
                 )));
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Brokers of the cluster: host:port, separated by commas.
     #[arg(long, value_name = "SERVERS")]
     bootstrap_server: Option<String>,
-    /// Target of the 99th percentile, from the intended send time to the poll: 50ms, 1.5s.
+    /// Target for the 99th percentile of latency, from the intended send time to the poll: 50ms, 1.5s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     target_p99: Duration,
     /// Write load to apply: 90MB/s, 500KB/s.
@@ -36,10 +36,10 @@ pub(crate) struct Arguments {
     /// Bytes of a record's value.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     record_size: usize,
-    /// Partitions of the doctor's topic [default: 3 for each broker].
+    /// Partitions of the test topic [default: 3 for each broker].
     #[arg(long, value_name = "N")]
     partitions: Option<i32>,
-    /// Replicas of the doctor's topic [default: the brokers' default.replication.factor].
+    /// Replicas of the test topic [default: the brokers' default.replication.factor].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
     /// Acknowledgements the producer waits for: 1 or all [default: all].
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// A file of client properties.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// Total writing time of all runs.
+    /// Total time for which the runs write records.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     duration: Duration,
     /// Write the figures to this file, as JSON with latencies in microseconds.
@@ -314,7 +314,7 @@ fn basis(report: &Report) -> String {
     let records: u64 = report.brokers.iter().map(|broker| broker.records).sum();
     let slowest = records / 100;
     let text = format!(
-        "{records} records were measured, so the 99th percentile rests on the slowest {slowest}"
+        "{records} records were measured, so the 99th percentile depends on the slowest {slowest}"
     );
     match slowest < FEW {
         true => format!(

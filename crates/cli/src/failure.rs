@@ -63,7 +63,7 @@ fn advice(error: &Error) -> Option<&'static str> {
             Some("is this the port of a Kafka broker, without TLS?")
         }
         Error::Unreachable { .. } => Some(
-            "check --bootstrap-server and that the brokers run (`curtail cluster` starts some)",
+            "check --bootstrap-server and that the brokers are running (`curtail cluster` starts a cluster)",
         ),
         Error::Protocol { .. } => Some("is this the port of a Kafka broker, without TLS?"),
         Error::RecordTooLarge { .. } => Some("send smaller records or raise max.request.size"),

@@ -32,11 +32,11 @@ enum Command {
     /// Measures throughput and latency.
     #[command(subcommand)]
     Perf(perf::Command),
-    /// Runs the experiments of the laboratory.
+    /// Runs latency experiments and compares clients.
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Examines a cluster: does it hold a latency at a throughput, which phase takes the time, and which settings help?
-    /// Exit code 0 if the target holds, 2 if not, 1 on error.
+    /// Measures whether a cluster meets a latency target at a throughput, which phase takes the time, and which settings
+    /// help. Exit code 0 if the target holds, 2 if not, 1 on error.
     Doctor(Box<doctor::Arguments>),
     /// Sends lines of standard input as records.
     Produce(console::produce::Arguments),
@@ -57,7 +57,7 @@ enum Command {
     /// Moves replicas to other brokers.
     #[command(subcommand)]
     Reassign(admin::reassign::Command),
-    /// Elects preferred leaders, or unclean ones.
+    /// Elects preferred leaders, or out-of-sync ones (unclean).
     Elect(admin::elect::Arguments),
 }
 

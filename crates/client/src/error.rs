@@ -53,7 +53,7 @@ pub enum Error {
     )]
     UnknownTopic(Arc<str>),
     /// The topic has no such partition.
-    #[error("topic '{topic}' has {partitions} partitions, there is no partition {partition}")]
+    #[error("topic '{topic}' has {partitions} partitions, but no partition {partition}")]
     UnknownPartition {
         /// Topic.
         topic: Arc<str>,
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// `buffer.memory` stayed full for `max.block.ms`, or is full now in a call that does not wait.
     #[error(
-        "buffer.memory is full and stayed full for {waited:?}; the brokers take records more slowly than they are sent"
+        "buffer.memory was full for {waited:?}; records are sent faster than the brokers accept them"
     )]
     BufferFull {
         /// How long the call waited.
@@ -111,13 +111,13 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// The open transaction has failed and can only be aborted; the next one may succeed (KIP-1050).
-    #[error("the transaction has to be aborted: {cause}")]
+    #[error("the transaction must be aborted: {cause}")]
     TransactionAbortable {
         /// Why.
         cause: Arc<Error>,
     },
     /// The transactional producer is unusable, for example because a newer one has fenced it. Close it.
-    #[error("the transactional producer cannot go on: {cause}")]
+    #[error("the transactional producer cannot continue: {cause}")]
     TransactionFatal {
         /// Why.
         cause: Arc<Error>,
@@ -157,7 +157,7 @@ pub enum Error {
     /// # Ok(())
     /// # }
     /// ```
-    #[error("{topic}-{partition} at offset {offset}: {reason}{}", .next_offset.map(|next| format!("; to pass over it, seek to offset {next}")).unwrap_or_default())]
+    #[error("{topic}-{partition} at offset {offset}: {reason}{}", .next_offset.map(|next| format!("; to skip it, seek to offset {next}")).unwrap_or_default())]
     Corrupt {
         /// Topic.
         topic: Arc<str>,

@@ -451,7 +451,7 @@ impl ClusterConfig {
                 fail(format!("{} addresses for {count} brokers", list.len()))
             }
             Ports::From(first) if usize::from(*first) + count > 65_536 || *first == 0 => {
-                fail(format!("ports {first} and the {count} from there on are not all valid"))
+                fail(format!("the {count} ports from {first} on are not all valid"))
             }
             _ => match &self.storage {
                 Storage::Disks(disks) | Storage::Machines { brokers: disks, .. }

@@ -49,12 +49,10 @@ pub enum ClusterError {
         reason: String,
     },
     /// The operating system provides no random numbers for keys and salts.
-    #[error(
-        "the operating system gives no random numbers, which passwords and keys are protected with"
-    )]
+    #[error("the operating system provides no random numbers for passwords and keys")]
     NoRandomness,
     /// No broker has this id.
-    #[error("there is no broker {0}")]
+    #[error("the cluster has no broker {0}")]
     NoSuchBroker(i32),
     /// The broker already runs.
     #[error("broker {0} is already running")]
@@ -68,7 +66,7 @@ pub enum ClusterError {
         reason: String,
     },
     /// A broker ended while it was starting.
-    #[error("broker {0} ended while it was starting")]
+    #[error("broker {0} stopped while it was starting")]
     Ended(i32),
 }
 

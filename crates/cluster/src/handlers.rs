@@ -209,9 +209,9 @@ impl Call<'_> {
     fn may_answer(&self, rights: &Rights) -> Result<(), String> {
         match rights {
             Rights::Asked(_) if !self.asked.load(Ordering::Relaxed) => {
-                Err("the handler has not asked whether this is allowed".to_owned())
+                Err("the handler has not checked the permission".to_owned())
             }
-            Rights::Asked(_) | Rights::Everybody => Ok(()),
+            Rights::Asked(_) | Rights::Everyone => Ok(()),
         }
     }
 

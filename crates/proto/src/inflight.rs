@@ -15,7 +15,7 @@ struct Waiting<T> {
 
 /// The response does not belong to the oldest request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("answer has correlation id {got}, expected {expected:?}: the connection is out of step")]
+#[error("response has correlation id {got}, expected {expected:?}: the connection is out of step")]
 pub struct OutOfStep {
     /// Correlation id of the response.
     pub got: i32,

@@ -565,9 +565,9 @@ impl<E: Clone> Membership<E> {
     pub fn handed_over(&mut self, now: Instant) {
         // Only an application that polls performs a handover.
         self.polled(now);
-        let meanwhile = std::mem::replace(&mut self.handing, Handing::Nothing);
+        let ended = std::mem::replace(&mut self.handing, Handing::Nothing);
         self.hand_over(now);
-        match meanwhile {
+        match ended {
             Handing::Nothing | Handing::UnderWay => {}
             Handing::ThenLost => self.lose_owned(now),
             Handing::ThenFailed(reason) => self.fail(reason),

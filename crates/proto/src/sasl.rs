@@ -80,7 +80,7 @@ pub enum SaslError {
     #[error("{0}")]
     Unusable(&'static str),
     /// The broker's response breaks the mechanism's rules.
-    #[error("the broker's answer breaks {mechanism}: {reason}")]
+    #[error("the broker's response violates {mechanism}: {reason}")]
     Malformed {
         /// The mechanism.
         mechanism: &'static str,
@@ -95,7 +95,7 @@ pub enum SaslError {
     Impostor,
     /// The broker asks for too few or too many iterations.
     #[error(
-        "the broker asks for {0} SCRAM iterations, where {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
+        "the broker asks for {0} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
     )]
     Iterations(u64),
 }
@@ -162,7 +162,7 @@ impl Exchange {
             State::OneShot("OAUTHBEARER") => Err(SaslError::Refused(readable(bytes))),
             State::OneShot(mechanism) => Err(SaslError::Malformed {
                 mechanism,
-                reason: "it goes on where it should be over",
+                reason: "it is not empty although the exchange has ended",
             }),
             State::Scram(scram) => scram.answered(bytes),
         }
@@ -175,7 +175,7 @@ impl Exchange {
     pub fn derived(&mut self, salted: &SaltedPassword) -> Result<Step, SaslError> {
         match &mut self.state {
             State::Scram(scram) => scram.derived(salted),
-            State::OneShot(_) => Err(SaslError::Unusable("nothing is to be derived")),
+            State::OneShot(_) => Err(SaslError::Unusable("no key derivation is pending")),
         }
     }
 }
@@ -195,7 +195,7 @@ fn plain(username: &str, password: &str) -> Result<Zeroizing<Vec<u8>>, SaslError
 fn bearer(token: &str, extensions: &[(String, String)]) -> Result<Zeroizing<Vec<u8>>, SaslError> {
     const SEPARATOR: char = '\x01';
     if token.is_empty() || token.contains(|c: char| c.is_control() || c.is_whitespace()) {
-        return Err(SaslError::Unusable("an OAUTHBEARER token is printable and not empty"));
+        return Err(SaslError::Unusable("an OAUTHBEARER token must be printable and not empty"));
     }
     let mut message = Zeroizing::new(format!("n,,{SEPARATOR}auth=Bearer {token}{SEPARATOR}"));
     for (name, value) in extensions {
@@ -203,7 +203,7 @@ fn bearer(token: &str, extensions: &[(String, String)]) -> Result<Zeroizing<Vec<
         let visible = |c: char| matches!(c, '\x21'..='\x7e' | ' ' | '\t' | '\r' | '\n');
         if !letters || name == "auth" || !value.chars().all(visible) {
             return Err(SaslError::Unusable(
-                "an OAUTHBEARER extension has a name of letters other than 'auth' and a printable value",
+                "an OAUTHBEARER extension needs a name of letters other than 'auth' and a printable value",
             ));
         }
         message.push_str(name);

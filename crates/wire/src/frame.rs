@@ -39,7 +39,7 @@ pub enum FrameError {
         length: i32,
     },
     /// The peer speaks another protocol.
-    #[error("the peer does not speak the Kafka protocol in clear text: {hint}")]
+    #[error("the peer does not speak the Kafka protocol in plaintext: {hint}")]
     NotKafka {
         /// Protocol that the peer seems to use, and what to check.
         hint: &'static str,
@@ -189,7 +189,7 @@ impl FrameSplitter {
 /// Recognizes the first four bytes of other protocols. As lengths all of these are beyond 300 MB.
 fn foreign(prefix: [u8; PREFIX]) -> Option<&'static str> {
     match &prefix {
-        b"HTTP" => Some("it answers in HTTP; check the host and port"),
+        b"HTTP" => Some("it responds in HTTP; check the host and port"),
         b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" => {
             Some("it sends an HTTP request; check the port it is meant for")
         }

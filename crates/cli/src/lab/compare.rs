@@ -63,7 +63,7 @@ fn chance(experiment: &str, rows: &[Row]) -> String {
             100.0 * chance
         ),
         None => format!(
-            "no difference is beyond the noise; for an answer, repeat the runs at full length: \
+            "no difference exceeds the noise; for a clearer result, repeat the runs at full length: \
              curtail lab run {experiment} --json FILE"
         ),
     }

@@ -128,7 +128,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     });
     let reports: Vec<Report> = parsed.collect::<Result<_, _>>()?;
     if reports.is_empty() {
-        return Err(Failure::new(format!("{name} has no experiment in it")));
+        return Err(Failure::new(format!("{name} contains no experiment")));
     }
     Ok(reports)
 }

@@ -26,8 +26,8 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Runs a Trogdor or OpenMessaging Benchmark file.
     Bench(bench::Arguments),
-    /// Kills brokers and clients with kill -9, many times, and checks that nothing acknowledged was lost. Exit code 0 if
-    /// nothing was lost, duplicated, reordered or refused, 2 if something was, 1 on error.
+    /// Kills brokers and clients repeatedly (kill -9) and checks that no acknowledged record was lost. Exit code 0 if no
+    /// record was lost, duplicated, reordered or refused, 2 if one was, 1 on error.
     Kills(kills::Arguments),
     /// Copies exactly once until it is killed, for `lab kills`.
     #[command(hide = true)]
@@ -36,8 +36,8 @@ pub(crate) enum Command {
     Compare(compare::Arguments),
     /// Writes an HTML page from figures of earlier runs.
     Report(ReportArguments),
-    /// Keeps runs and writes the page of results, its charts, and the README's picture and table. Exit code 0 if they are
-    /// written or, with --check, agree with the runs; 1 otherwise.
+    /// Stores runs and regenerates the results pages, their charts, and the README's chart and table. Exit code 0 on
+    /// success or, with --check, if all files are up to date; 1 otherwise.
     Publish(publish::Arguments),
 }
 
@@ -61,10 +61,10 @@ pub(crate) struct RunArguments {
     /// Run only these arms, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arm: Vec<String>,
-    /// How many times to run each arm, interleaved, on one cluster [default: the experiment's own number].
+    /// How many times to run each arm, interleaved, on one cluster [default: depends on the experiment].
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
-    /// Length of the runs, as a part of the full length: above 0 and at most 1.
+    /// Length of the runs, as a fraction of the full length: above 0 and at most 1.
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
     /// Seed for random choices.

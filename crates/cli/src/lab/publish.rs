@@ -11,17 +11,17 @@ use crate::{failure::Failure, output};
 /// Arguments of `curtail lab publish`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Runs to keep: files that `curtail lab run --json` or `curtail lab kills --json` wrote. Without any, the page is written
-    /// again from the runs on file.
+    /// Runs to store: files written by `curtail lab run --json` or `curtail lab kills --json`. Without any, the pages are
+    /// regenerated from the stored runs.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Directory of the results.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     dir: PathBuf,
-    /// README with the table of results between its marks.
+    /// README whose chart and results table are replaced.
     #[arg(long, value_name = "FILE", default_value = "README.md")]
     readme: PathBuf,
-    /// Write nothing; exit code 1 if the page differs from what the runs say.
+    /// Write nothing; exit with code 1 if a file is out of date.
     #[arg(long, conflicts_with = "files")]
     check: bool,
 }
@@ -57,9 +57,7 @@ fn compare(results: &Results, dir: &Path, readme: Option<&PathBuf>) -> Result<()
         [first, rest @ ..] => {
             let others =
                 if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            Err(Failure::new(format!(
-                "{first}{others}: not what the runs say; run `curtail lab publish`"
-            )))
+            Err(Failure::new(format!("{first}{others}: out of date; run `curtail lab publish`")))
         }
     }
 }

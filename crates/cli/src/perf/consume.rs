@@ -33,13 +33,13 @@ pub(crate) struct Arguments {
     /// Not supported yet.
     #[arg(long, hide = true)]
     include: Option<String>,
-    /// Most bytes of a fetch from one partition (max.partition.fetch.bytes).
+    /// Maximum bytes fetched from one partition (max.partition.fetch.bytes).
     #[arg(long, value_name = "BYTES")]
     fetch_size: Option<i32>,
-    /// Begin at the end instead of the beginning.
+    /// Start at the end instead of the beginning.
     #[arg(long)]
     from_latest: bool,
-    /// Milliseconds without a record until the run ends.
+    /// Milliseconds without a record after which the run ends.
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     timeout: u64,
     /// Print a row for each reporting interval instead of a total.

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Separator of the values in the file.
     #[arg(long, value_name = "TEXT", default_value = "\\n")]
     payload_delimiter: String,
-    /// Send the records' numbers as values.
+    /// Use the number of each record as its value.
     #[arg(long)]
     payload_monotonic: bool,
     /// Records per second, or -1 for as fast as possible.

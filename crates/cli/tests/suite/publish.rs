@@ -58,10 +58,7 @@ fn a_published_run_is_kept_and_the_check_notices_a_changed_page() {
     let page = published.results().join("README.md");
     fs::write(&page, fs::read_to_string(&page).unwrap() + "one more line\n").unwrap();
     let said = published.run(&["--check"]).failed();
-    assert!(
-        said.ends_with("README.md: not what the runs say; run `curtail lab publish`"),
-        "{said}"
-    );
+    assert!(said.ends_with("README.md: out of date; run `curtail lab publish`"), "{said}");
     assert_eq!(published.run(&[]).code, Some(0));
     assert_eq!(published.run(&["--check"]).code, Some(0));
 }

@@ -269,7 +269,7 @@ impl Admin {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn describe_acls(&self, filter: &AclFilter) -> Result<Vec<Acl>> {
-        let what = "describing access rules (default.api.timeout.ms)";
+        let what = "describing ACLs (default.api.timeout.ms)";
         self.retried(what, |_| self.describe_acls_once(filter)).await
     }
 
@@ -285,9 +285,7 @@ impl Admin {
             .with_permission_type(wire.permission_type);
         let answer: DescribeAclsResponse = self.ask_any(1..=3, |_| request).await?;
         let message = answer.error_message.as_deref();
-        ErrorCode(answer.error_code)
-            .ok()
-            .map_err(|code| broker_error("access rules", code, message))?;
+        ErrorCode(answer.error_code).ok().map_err(|code| broker_error("ACLs", code, message))?;
         let mut acls = Vec::new();
         for resource in &answer.resources {
             acls.extend(resource.acls.iter().filter_map(|acl| {
@@ -326,7 +324,7 @@ impl Admin {
     /// # Cancel safety
     /// A dropped call may still have been carried out.
     pub async fn create_acls(&self, acls: &[Acl]) -> Result<Each<Acl, ()>> {
-        let what = "adding access rules (default.api.timeout.ms)";
+        let what = "adding ACLs (default.api.timeout.ms)";
         self.rounds(what, acls, |open, _| self.create_acls_once(open)).await
     }
 
@@ -364,7 +362,7 @@ impl Admin {
         &self,
         filters: &[AclFilter],
     ) -> Result<Each<AclFilter, Each<Acl, ()>>> {
-        let what = "deleting access rules (default.api.timeout.ms)";
+        let what = "deleting ACLs (default.api.timeout.ms)";
         self.rounds(what, filters, |open, _| self.delete_acls_once(open)).await
     }
 
@@ -380,7 +378,7 @@ impl Admin {
         for (filter, result) in filters.into_iter().zip(answer.filter_results) {
             let message = result.error_message.as_deref();
             if let Err(code) = ErrorCode(result.error_code).ok() {
-                outcome.insert(filter, Err(broker_error("access rules", code, message)));
+                outcome.insert(filter, Err(broker_error("ACLs", code, message)));
                 continue;
             }
             let deleted = result.matching_acls.iter().filter_map(|acl| {

@@ -104,7 +104,9 @@ impl Admin {
     /// Sends one request. Returns the controller and the cluster's brokers.
     pub(super) async fn controller(&self) -> Result<(i32, Vec<BrokerDescription>)> {
         let cluster = describe_cluster(self.metadata(Some(&[])).await?);
-        let error = || broker_error("controller", ErrorCode::NOT_CONTROLLER, Some("none is known"));
+        let error = || {
+            broker_error("controller", ErrorCode::NOT_CONTROLLER, Some("no controller is known"))
+        };
         Ok((cluster.controller.ok_or_else(error)?, cluster.brokers))
     }
 }

@@ -133,7 +133,7 @@ impl Admin {
             Target::Broker(id) => {
                 let Some(broker) = brokers.iter().find(|broker| broker.id == id) else {
                     let broker = format!("broker {id}").into();
-                    let reason = "it is not among the live brokers".into();
+                    let reason = "it is not a live broker".into();
                     return Err(Error::Connection { broker, reason });
                 };
                 let common = &self.shared.config.common;

@@ -344,7 +344,7 @@ impl Admin {
 }
 
 pub(super) fn unknown_broker(id: i32) -> Error {
-    let reason = "it is not among the live brokers";
+    let reason = "it is not a live broker";
     broker_error(&format!("broker {id}"), ErrorCode::BROKER_ID_NOT_REGISTERED, Some(reason))
 }
 
@@ -385,5 +385,9 @@ pub(super) fn each<K: Ord + Clone, T>(
 
 /// Final: a broker that leaves out an item does so again.
 fn no_answer() -> Error {
-    broker_error("answer", ErrorCode::UNKNOWN_SERVER_ERROR, Some("the broker left this out"))
+    broker_error(
+        "answer",
+        ErrorCode::UNKNOWN_SERVER_ERROR,
+        Some("the broker's response omits this"),
+    )
 }

@@ -176,7 +176,7 @@ impl Admin {
                     let error = |code| broker_error(&what, code, None);
                     ErrorCode(answer.error_code).ok().map_err(error)?;
                     if let Some(unknown) = answer.unknown_state_filters.first() {
-                        let message = format!("there is no state '{unknown}'");
+                        let message = format!("unknown transaction state '{unknown}'");
                         let code = ErrorCode::INVALID_REQUEST;
                         return Err(broker_error(&what, code, Some(&message)));
                     }

@@ -588,12 +588,12 @@ impl ConsumerConfig {
             GroupProtocol::Consumer if given.assignment_strategy => (
                 "consumer",
                 Some("partition.assignment.strategy"),
-                "the brokers assign; leave it out, or choose among theirs with group.remote.assignor",
+                "the brokers assign partitions; leave it out, or choose one of their assignors with group.remote.assignor",
             ),
             GroupProtocol::Consumer => {
                 let session = given.session_timeout.then_some("session.timeout.ms");
                 let heartbeat = given.heartbeat_interval.then_some("heartbeat.interval.ms");
-                ("consumer", session.or(heartbeat), "the brokers decide on it; leave it out")
+                ("consumer", session.or(heartbeat), "the brokers set it; leave it out")
             }
         };
         match foreign {

@@ -41,19 +41,19 @@ impl Jaas {
                     _ => String::new(),
                 };
                 return Err(format!(
-                    "the login module{named} is not known; PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule of org.apache.kafka.common.security are"
+                    "unknown login module{named}; expected PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule of org.apache.kafka.common.security"
                 ));
             }
         };
         let flag = words.next()?.unwrap_or_default().to_ascii_lowercase();
         if !["required", "requisite", "sufficient", "optional"].contains(&flag.as_str()) {
-            return Err("the word 'required' has to follow the login module".into());
+            return Err("'required' must follow the login module".into());
         }
         let mut options = BTreeMap::new();
         loop {
             match words.next()?.as_deref() {
                 Some(";") => break,
-                None => return Err("it has to end with a semicolon".into()),
+                None => return Err("it must end with a semicolon".into()),
                 Some(name) => {
                     if words.next()?.as_deref() != Some("=") {
                         return Err(format!(
@@ -70,7 +70,7 @@ impl Jaas {
         match words.next()? {
             None => Ok(Self { module, options }),
             Some(_) => {
-                Err("there is something behind the semicolon; one login module is taken".into())
+                Err("there is text after the semicolon; only one login module is accepted".into())
             }
         }
     }
@@ -173,7 +173,7 @@ mod tests {
         let refused = Jaas::parse(kerberos).expect_err("refused");
         assert!(refused.contains("Krb5LoginModule") && !refused.contains("x9"), "{refused}");
         let alone = Jaas::parse("hunter-x9").expect_err("refused");
-        assert!(alone.contains("is not known") && !alone.contains("x9"), "{alone}");
+        assert!(alone.contains("unknown login module") && !alone.contains("x9"), "{alone}");
         for (rest, part) in [
             ("", "required"),
             (" maybe;", "required"),
@@ -181,7 +181,7 @@ mod tests {
             (" required password \"x9\";", "'=' is missing"),
             (" required password=;", "no value"),
             (" required password=\"x9;", "not closed"),
-            (" required password=\"x9\"; more", "behind the semicolon"),
+            (" required password=\"x9\"; more", "after the semicolon"),
             (" required username=al password=a x9;", "quotation marks"),
             (" required password=a x9=;", "no value"),
             (" required password=a =x9;", "quotation marks"),

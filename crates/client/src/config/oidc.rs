@@ -113,15 +113,17 @@ impl fmt::Display for TokenEndpoint {
 impl TokenEndpoint {
     fn parse(url: &str) -> Result<Self, String> {
         if url.starts_with("file:") {
-            return Err("a file is not read; SecurityConfig::oauth_bearer takes tokens from a function of your own".into());
+            return Err("token files are not supported; use SecurityConfig::oauth_bearer with a function that returns tokens".into());
         }
-        let uri: Uri = url.parse().map_err(|_| "it is no URL".to_owned())?;
+        let uri: Uri = url.parse().map_err(|_| "it is not a URL".to_owned())?;
         if uri.scheme_str() != Some("https") {
-            return Err("it has to begin with https://, as the client secret goes there".into());
+            return Err(
+                "it must begin with https://, because the client secret is sent to it".into()
+            );
         }
         let authority = uri.authority().ok_or("it has no host")?;
         if authority.as_str().contains('@') {
-            return Err("a user name in it is not sent; set the client id and secret".into());
+            return Err("it must not contain a user name; set the client id and secret".into());
         }
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);

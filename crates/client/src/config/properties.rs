@@ -539,34 +539,33 @@ fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
     name.as_ref().map(drop)
 }
 
-const TWO_PHASE: &str = "two-phase commit is not there yet; leave it out or set it to false";
-const SHARE: &str = "share groups are not there yet";
+const TWO_PHASE: &str = "two-phase commit is not supported yet; leave it out or set it to false";
+const SHARE: &str = "share groups are not supported yet";
 const JAVA_CLASS: &str = "it names a Java class";
-const BYTES_ONLY: &str =
-    "records are bytes here; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
-const YET: &str = "not yet";
+const BYTES_ONLY: &str = "records are bytes in Curtail; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
+const YET: &str = "not supported yet";
 
 /// Properties accepted only with the value that describes Curtail's behaviour, and why other values are refused.
 static FIXED: &[(&str, &[&str], &str)] = &[
-    ("client.dns.lookup", &["use_all_dns_ips"], "only use_all_dns_ips is there yet"),
+    ("client.dns.lookup", &["use_all_dns_ips"], "only use_all_dns_ips is supported yet"),
     ("config.providers", &[""], JAVA_CLASS),
     ("connections.max.idle.ms", &["-1"], "idle connections are kept; leave it out or set it to -1"),
     (
         "enable.metrics.push",
         &["false"],
-        "telemetry is not there yet; leave it out or set it to false",
+        "client telemetry is not supported yet; leave it out or set it to false",
     ),
     (
         "interceptor.classes",
         &[""],
-        "it names a Java class; give a producer its interceptors with ProducerConfig::interceptor",
+        "it names a Java class; add interceptors to a producer with ProducerConfig::interceptor",
     ),
     ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
 ];
 
 /// Properties of the Java clients without an equivalent here yet.
 static NOT_YET: &[(&str, &str)] = &[
-    ("bootstrap.controllers", "only brokers can be asked yet"),
+    ("bootstrap.controllers", "connecting to controllers is not supported yet"),
     ("security.providers", JAVA_CLASS),
     ("share.acknowledgement.mode", SHARE),
     ("share.acquire.mode", SHARE),

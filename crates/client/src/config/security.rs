@@ -355,7 +355,7 @@ impl SslConfig {
         let texts = (self.keystore_certificate_chain.is_some(), self.keystore_key.is_some());
         if texts.0 != texts.1 {
             return contradiction(
-                "ssl.keystore.certificate.chain and ssl.keystore.key belong together: one of them is missing",
+                "ssl.keystore.certificate.chain and ssl.keystore.key must be set together",
             );
         }
         if self.keystore.location.is_some() && texts.0 {
@@ -367,13 +367,15 @@ impl SslConfig {
             return Err(ConfigError::Missing("ssl.enabled.protocols"));
         }
         if self.versions().next().is_none() {
-            return contradiction("ssl.protocol=TLSv1.2 leaves nothing of ssl.enabled.protocols");
+            return contradiction(
+                "ssl.protocol=TLSv1.2 excludes every version in ssl.enabled.protocols",
+            );
         }
         let mut versions = self.versions();
         let has_suite = |version| self.cipher_suites.iter().any(|s| s.version() == version);
         if !self.cipher_suites.is_empty() && !versions.any(has_suite) {
             return contradiction(
-                "ssl.cipher.suites has none for the versions of ssl.enabled.protocols and ssl.protocol",
+                "ssl.cipher.suites has no cipher suite for the versions of ssl.enabled.protocols and ssl.protocol",
             );
         }
         Ok(())
@@ -390,7 +392,7 @@ impl SaslConfig {
     pub(crate) fn login(&self) -> Result<Login, ConfigError> {
         let Some(mechanism) = self.mechanism else {
             return Err(ConfigError::Contradiction(
-                "sasl.mechanism is GSSAPI unless it is set, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
+                "sasl.mechanism defaults to GSSAPI, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
             ));
         };
         let hash = match mechanism {
@@ -432,7 +434,7 @@ impl SaslConfig {
         match &self.oidc.token_endpoint_url {
             Some(url) => Ok(Login::Oidc(Box::new(self.oidc.resolve(url, jaas.as_ref())?))),
             None => Err(ConfigError::Contradiction(format!(
-                "sasl.mechanism=OAUTHBEARER needs {}, or a function of your own that gives tokens (SecurityConfig::oauth_bearer)",
+                "sasl.mechanism=OAUTHBEARER needs {}, or a function that returns tokens (SecurityConfig::oauth_bearer)",
                 oidc::URL
             ))),
         }

@@ -723,7 +723,7 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         (&[("ssl.truststore.type", "JKS")], "keytool -importkeystore"),
         (&[("ssl.enabled.protocols", "TLSv1.1")], "TLSv1.2"),
         (&[("sasl.mechanism", "GSSAPI")], "SCRAM-SHA-512"),
-        (&[sasl], "sasl.mechanism is GSSAPI"),
+        (&[sasl], "sasl.mechanism defaults to GSSAPI"),
         (&[sasl, plain], "sasl.jaas.config is required"),
         (&[sasl, plain, ("sasl.jaas.config", scram)], "does not fit sasl.mechanism=PLAIN"),
         (&[sasl, plain, ("sasl.jaas.config", "x.Krb5LoginModule required;")], "x.Krb5LoginModule"),
@@ -731,10 +731,13 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         (&[sasl, bearer, url("https://x"), ("sasl.jaas.config", scram)], "does not fit"),
         (&[sasl, bearer, url("https://x")], "the option 'clientId' in sasl.jaas.config"),
         (&[sasl, bearer, url("https://x"), id], "the option 'clientSecret' in sasl.jaas.config"),
-        (&[sasl, bearer, url("http://127.0.0.1/hush"), id], "has to begin with https://"),
-        (&[sasl, bearer, url("file:///hush"), id], "a file is not read"),
-        (&[sasl, bearer, url("https://a:hush@x"), id], "a user name in it"),
-        (&[sasl, bearer, url("https://"), id], "sasl.oauthbearer.token.endpoint.url: it is no URL"),
+        (&[sasl, bearer, url("http://127.0.0.1/hush"), id], "must begin with https://"),
+        (&[sasl, bearer, url("file:///hush"), id], "token files are not supported"),
+        (&[sasl, bearer, url("https://a:hush@x"), id], "must not contain a user name"),
+        (
+            &[sasl, bearer, url("https://"), id],
+            "sasl.oauthbearer.token.endpoint.url: it is not a URL",
+        ),
         (
             &[sasl, bearer, url("https://x"), ("sasl.jaas.config", &odd_option)],
             "the option 'ssl.truststore.type' in sasl.jaas.config: expected PEM",
@@ -747,7 +750,7 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         ),
         (
             &[tls, ("ssl.protocol", "TLSv1.2"), ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256")],
-            "ssl.cipher.suites has none",
+            "ssl.cipher.suites has no cipher suite",
         ),
     ];
     for (properties, part) in cases {

@@ -360,7 +360,7 @@ impl Connection {
         let got = header::correlation_id(&frame).map_err(|e| self.protocol_error(e))?;
         if got != correlation_id {
             return Err(self.protocol_error(format!(
-                "answer with correlation id {got} to the request {correlation_id}"
+                "response with correlation id {got} to request {correlation_id}"
             )));
         }
         Ok(frame)
@@ -461,7 +461,7 @@ impl Connection {
 
     #[allow(
         clippy::needless_pass_by_value,
-        reason = "callers give errors and texts they are done with"
+        reason = "callers pass errors and texts that they do not use again"
     )]
     pub(crate) fn protocol_error(&self, reason: impl ToString) -> Error {
         protocol_error(&self.peer, reason)
@@ -516,12 +516,12 @@ async fn speaks_clear_text(env: &Env, common: &CommonConfig, address: SocketAddr
 }
 
 pub(crate) fn unanswered(peer: &Arc<str>, limit: Duration) -> Error {
-    connection_error(peer, format!("no answer within {} ms", limit.as_millis()))
+    connection_error(peer, format!("no response within {} ms", limit.as_millis()))
 }
 
 #[allow(
     clippy::needless_pass_by_value,
-    reason = "callers give errors and texts they are done with"
+    reason = "callers pass errors and texts that they do not use again"
 )]
 pub(crate) fn authentication_error(peer: &Arc<str>, reason: impl ToString) -> Error {
     Error::Authentication { broker: peer.clone(), reason: reason.to_string().into() }
@@ -529,7 +529,7 @@ pub(crate) fn authentication_error(peer: &Arc<str>, reason: impl ToString) -> Er
 
 #[allow(
     clippy::needless_pass_by_value,
-    reason = "callers give errors and texts they are done with"
+    reason = "callers pass errors and texts that they do not use again"
 )]
 pub(crate) fn connection_error(peer: &Arc<str>, reason: impl ToString) -> Error {
     Error::Connection { broker: peer.clone(), reason: reason.to_string().into() }
@@ -537,7 +537,7 @@ pub(crate) fn connection_error(peer: &Arc<str>, reason: impl ToString) -> Error 
 
 #[allow(
     clippy::needless_pass_by_value,
-    reason = "callers give errors and texts they are done with"
+    reason = "callers pass errors and texts that they do not use again"
 )]
 pub(crate) fn protocol_error(peer: &Arc<str>, reason: impl ToString) -> Error {
     Error::Protocol { broker: peer.clone(), reason: reason.to_string().into() }

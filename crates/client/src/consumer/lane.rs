@@ -638,7 +638,9 @@ impl Lane {
             Ok(written) => written?,
             Err(_) => {
                 let millis = limit.as_millis();
-                let reason = format!("no room for a request within request.timeout.ms={millis}");
+                let reason = format!(
+                    "the broker does not read: a request was not written within request.timeout.ms={millis}"
+                );
                 return Err(connection_error(connection.peer(), reason));
             }
         }
@@ -743,7 +745,7 @@ impl Lane {
                 () = sleep_until(sent.later(limit)) => {
                     break Err(connection_error(
                         connection.peer(),
-                        format!("no answer within request.timeout.ms={}", limit.as_millis()),
+                        format!("no response within request.timeout.ms={}", limit.as_millis()),
                     ));
                 }
             }

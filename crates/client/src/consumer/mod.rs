@@ -176,7 +176,7 @@ impl Consumer {
     /// [`Error::IllegalState`] if the partition is not assigned or the offset is negative.
     pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<()> {
         if offset < 0 {
-            return Err(Error::IllegalState("an offset is never negative"));
+            return Err(Error::IllegalState("the offset is negative"));
         }
         self.jump(partition, |position, versions| position.seek(offset, versions))
     }
@@ -484,7 +484,7 @@ impl Consumer {
     ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>> {
         let wanted: BTreeMap<TopicPartition, i64> = times.into_iter().collect();
         if wanted.values().any(|time| *time < 0) {
-            return Err(Error::IllegalState("a time to look up is never negative"));
+            return Err(Error::IllegalState("the timestamp is negative"));
         }
         let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await?;
         let found = found.into_iter().map(|(at, found)| {
@@ -730,10 +730,10 @@ impl Consumer {
 /// Validates the application's position.
 fn valid_spot(to: &OffsetAndMetadata) -> Result<Spot> {
     if to.offset < 0 {
-        return Err(Error::IllegalState("an offset is never negative"));
+        return Err(Error::IllegalState("the offset is negative"));
     }
     if to.leader_epoch.is_some_and(|epoch| epoch < 0) {
-        return Err(Error::IllegalState("a leader epoch is never negative"));
+        return Err(Error::IllegalState("the leader epoch is negative"));
     }
     Ok(to.spot())
 }

@@ -35,8 +35,8 @@ fn batch(base: i64, count: i64, codec: Codec) -> Vec<u8> {
         });
     }
     let mut bytes = builder.seal(&Compression { codec, level: None }, &mut Vec::new()).unwrap();
-    let nobody = ProducerStamp { producer_id: -1, producer_epoch: -1, base_sequence: -1 };
-    stamp(&mut bytes, nobody);
+    let no_producer = ProducerStamp { producer_id: -1, producer_epoch: -1, base_sequence: -1 };
+    stamp(&mut bytes, no_producer);
     set_base_offset_and_epoch(&mut bytes, base, 0);
     bytes
 }

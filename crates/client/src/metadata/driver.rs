@@ -184,13 +184,13 @@ impl Ask<'_> {
         };
         let at = asked.lock().clone();
         let others = self.candidates(at.as_deref());
-        let nobody = Mutex::default();
+        let unused = Mutex::default();
         let Some(error) = failed else {
             if others.is_empty() {
                 return first.await;
             }
             tracing::debug!(late = at, "hedging a metadata request");
-            let mut second = pin!(self.exchange(None, others, &nobody));
+            let mut second = pin!(self.exchange(None, others, &unused));
             return tokio::select! {
                 biased;
                 answered = &mut first => match answered {
@@ -205,7 +205,7 @@ impl Ask<'_> {
         };
         // The broker may have closed the kept connection as idle: then the same broker is as good as any.
         let others = if others.is_empty() { self.candidates(None) } else { others };
-        self.exchange(None, others, &nobody).await.map_err(|_| error)
+        self.exchange(None, others, &unused).await.map_err(|_| error)
     }
 
     /// Whether a connection to this broker is acceptable.

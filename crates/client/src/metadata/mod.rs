@@ -518,5 +518,5 @@ async fn dial(
         }
         candidates = slow;
     }
-    Err(shared.unreachable(last.map_or_else(|| "no broker answers".into(), |e| e.to_string())))
+    Err(shared.unreachable(last.map_or_else(|| "no broker responds".into(), |e| e.to_string())))
 }

@@ -58,22 +58,22 @@ impl PrometheusText {
         for (name, help, times) in [
             (
                 "curtail_producer_buffer_wait_seconds",
-                "How long sends waited for memory.",
+                "Time that sends waited for buffer.memory.",
                 &metrics.buffer_wait,
             ),
             (
                 "curtail_producer_metadata_wait_seconds",
-                "How long sends waited for the metadata of a topic.",
+                "Time that sends waited for the metadata of a topic.",
                 &metrics.metadata_wait,
             ),
         ] {
             self.summary(name, help, &[client], times);
         }
         for (name, help, value) in [
-            ("curtail_producer_buffer_bytes", "buffer.memory.", metrics.buffer_total_bytes),
+            ("curtail_producer_buffer_bytes", "Size of buffer.memory.", metrics.buffer_total_bytes),
             (
                 "curtail_producer_buffer_available_bytes",
-                "Bytes of buffer.memory that no batch holds.",
+                "Bytes of buffer.memory that no batch uses.",
                 metrics.buffer_available_bytes,
             ),
         ] {
@@ -84,7 +84,7 @@ impl PrometheusText {
             client,
             metrics.certificates_outdated,
         );
-        let help = "Records that were refused or not acknowledged.";
+        let help = "Records refused or not acknowledged, including failed sends.";
         let failed = metrics.record_error_total as f64;
         self.sample("counter", "curtail_producer_record_errors_total", help, &[client], failed);
         for (id, broker) in &metrics.brokers {
@@ -94,13 +94,13 @@ impl PrometheusText {
     }
 
     fn outdated(&mut self, name: &'static str, client: (&str, &str), outdated: bool) {
-        let help = "1 while certificates read before are in use because their files cannot be used, otherwise 0.";
+        let help = "1 while the previous certificates stay in use because changed files cannot be used, otherwise 0.";
         self.sample("gauge", name, help, &[client], f64::from(u8::from(outdated)));
     }
 
     fn broker(&mut self, labels: &[(&str, &str); 2], broker: &BrokerMetrics) {
-        let help = "The phases of batches: queue until the request, write until the socket has taken it, request \
-                    until the answer; delivery is all of them.";
+        let help = "Time of batches by phase. queue: until the request is built; write: until the socket accepts it; request: \
+                    until the response; delivery: all of them.";
         for (phase, times) in broker.phases() {
             let labels = [labels[0], labels[1], ("phase", phase)];
             self.summary("curtail_producer_phase_seconds", help, &labels, times);
@@ -109,12 +109,12 @@ impl PrometheusText {
             ("curtail_producer_records_total", "Records acknowledged.", broker.record_send_total),
             (
                 "curtail_producer_record_retries_total",
-                "Records sent again.",
+                "Records whose batches were queued for a retry.",
                 broker.record_retry_total,
             ),
             (
                 "curtail_producer_batches_refused_total",
-                "Batches that answers refused.",
+                "Batches refused in a response, temporarily or permanently.",
                 broker.batch_refused_total,
             ),
             ("curtail_producer_requests_total", "Requests built.", broker.request_total),
@@ -125,15 +125,15 @@ impl PrometheusText {
             ),
             (
                 "curtail_producer_connections_opened_total",
-                "Connections.",
+                "Connections opened.",
                 broker.connection_creation_total,
             ),
         ] {
             self.sample("counter", name, help, labels, total as f64);
         }
-        let (name, help) = ("curtail_producer_requests_in_flight", "Requests without answer.");
+        let (name, help) = ("curtail_producer_requests_in_flight", "Requests without a response.");
         self.sample("gauge", name, help, labels, broker.requests_in_flight as f64);
-        let (name, help) = ("curtail_producer_queue_bytes", "Bytes that wait to be sent.");
+        let (name, help) = ("curtail_producer_queue_bytes", "Bytes of batches waiting to be sent.");
         self.sample("gauge", name, help, labels, broker.queue_bytes as f64);
     }
 
@@ -143,12 +143,12 @@ impl PrometheusText {
         for (name, help, total) in [
             (
                 "curtail_consumer_records_total",
-                "Records given out.",
+                "Records returned by polls.",
                 metrics.records_consumed_total,
             ),
             (
                 "curtail_consumer_bytes_total",
-                "Bytes of answers given out, compressed.",
+                "Bytes of fetched records returned by polls, compressed.",
                 metrics.bytes_consumed_total,
             ),
         ] {
@@ -162,17 +162,17 @@ impl PrometheusText {
         for (id, broker) in &metrics.brokers {
             let id = id.to_string();
             let labels = [client, ("broker", id.as_str())];
-            let help = "fetch: from a request to its answer, what the broker waits for records included; buffer: from an \
-                        answer until a poll gave its records out.";
+            let help = "Time of fetches by phase. fetch: from a request to its response, including the broker's wait for records; \
+                        buffer: from a response until a poll returns its records.";
             for (phase, times) in broker.phases() {
                 let labels = [labels[0], labels[1], ("phase", phase)];
                 self.summary("curtail_consumer_phase_seconds", help, &labels, times);
             }
             for (name, help, total) in [
-                ("curtail_consumer_fetches_total", "Fetches answered.", broker.fetch_total),
+                ("curtail_consumer_fetches_total", "Fetch responses.", broker.fetch_total),
                 (
                     "curtail_consumer_sessions_opened_total",
-                    "Fetch sessions asked for.",
+                    "Fetch sessions requested.",
                     broker.session_open_total,
                 ),
             ] {
@@ -182,11 +182,13 @@ impl PrometheusText {
         for (at, partition) in &metrics.partitions {
             let index = at.partition.to_string();
             let labels = [client, ("topic", &*at.topic), ("partition", index.as_str())];
-            let (name, help) = ("curtail_consumer_lag_records", "Records left to be given out.");
+            let (name, help) =
+                ("curtail_consumer_lag_records", "Records not yet returned by a poll.");
             if let Some(lag) = partition.lag {
                 self.sample("gauge", name, help, &labels, lag as f64);
             }
-            let (name, help) = ("curtail_consumer_buffer_bytes", "Bytes fetched, not given out.");
+            let (name, help) =
+                ("curtail_consumer_buffer_bytes", "Bytes fetched and not yet returned by a poll.");
             self.sample("gauge", name, help, &labels, partition.buffered_bytes as f64);
         }
         self

@@ -203,7 +203,7 @@ async fn knock(lane: Arc<Lane>, shared: Weak<Shared>, limit: Duration) {
     let (env, common) = (strong.env.clone(), strong.config.common.clone());
     drop(strong);
     if !matches!(timeout(limit, Connection::open(&env, &common, &host, port)).await, Ok(Ok(_))) {
-        lane.hangs();
+        lane.mark_unreachable();
     }
 }
 
@@ -328,7 +328,7 @@ impl Session {
         }
         if shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
             self.is_stuck = true;
-            let reason = "it waits for a replica that hangs, and holds up other partitions";
+            let reason = "it waits for an unresponsive replica and blocks other partitions";
             return Err(connection_error(&self.peer, reason));
         }
         if suspected.is_new {
@@ -351,7 +351,7 @@ impl Session {
         if moved.is_empty() {
             return Ok(());
         }
-        let reason = "no answer, and the partition has another leader by now";
+        let reason = "no response, and the partition has a new leader";
         let cause = connection_error(&self.peer, reason);
         settle::follow_leader(shared, moved, &cause);
         if is_useless { Err(cause) } else { Ok(()) }
@@ -435,7 +435,7 @@ impl Session {
             let limit = shared.config.common.request_timeout.as_millis();
             let what = match waits {
                 Waits::ForResponse => "no response",
-                Waits::ForSocket => "the broker reads nothing: a request was not written",
+                Waits::ForSocket => "the broker does not read: a request was not written",
             };
             let reason = format!("{what} within request.timeout.ms={limit}");
             return Poll::Ready(Err(connection_error(&self.peer, reason)));

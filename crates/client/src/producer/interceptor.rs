@@ -174,7 +174,9 @@ impl Interceptors {
 fn contained(what: &str, call: impl FnOnce()) -> bool {
     let returned = catch_unwind(AssertUnwindSafe(call)).is_ok();
     if !returned {
-        tracing::warn!("a producer interceptor panicked in {what}; the record goes on without it");
+        tracing::warn!(
+            "a producer interceptor panicked in {what}; the record continues without it"
+        );
     }
     returned
 }

@@ -635,7 +635,7 @@ impl Lane {
 
     /// Marks the broker unreachable because it does not complete a handshake. Ignored if it has responded since. The
     /// driver then reports the change.
-    pub(super) fn hangs(&self) {
+    pub(super) fn mark_unreachable(&self) {
         if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
             self.health.set(Trouble::Unreachable);
             self.wake();

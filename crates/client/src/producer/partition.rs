@@ -220,11 +220,11 @@ impl PartitionState {
 
     /// Whether the leader is new to a batch sent to `former`, which is then retried at once. A newer epoch is new,
     /// even on the same broker; the same epoch is not (KIP-951). If brokers report no epochs, another broker is new.
-    pub(super) fn is_led_anew_since(&self, former: Leader) -> bool {
+    pub(super) fn has_new_leader_since(&self, former: Leader) -> bool {
         let known = former.epoch >= 0 && self.leader.epoch >= 0;
-        let anew =
+        let is_new =
             if known { self.leader.epoch > former.epoch } else { self.leader.id != former.id };
-        anew && self.lane.is_some()
+        is_new && self.lane.is_some()
     }
 
     /// The broker to which reserved memory is accounted now.

@@ -143,7 +143,9 @@ impl Carrier for SharedSocket {
         };
         match header::correlation_id(&answer) {
             Ok(id) if id == correlation_id => Ok(answer),
-            _ => Err(protocol_error(&self.peer, "an answer to none of the renewal's requests")),
+            _ => {
+                Err(protocol_error(&self.peer, "the response matches no re-authentication request"))
+            }
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn answered(
         match find(answer, &sent) {
             Some(result) => settle(shared, sent, result, written, acknowledged),
             None => {
-                let reason = "the answer leaves out a batch of its request";
+                let reason = "the response omits a batch of the request";
                 let broker = format!("the leader of {}", sent.name()).into();
                 let cause = Error::Protocol { broker, reason: reason.into() };
                 lost(shared, sent, &cause, true);
@@ -293,7 +293,7 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     let mut state = partition.state.lock();
     let leader = state.leader;
     // A new leader is asked at once; the same leader only after a backoff (KIP-951).
-    let is_new = state.is_led_anew_since(former) || planted(Plant::NoBackoff);
+    let is_new = state.has_new_leader_since(former) || planted(Plant::NoBackoff);
     let moved = shared.may_retry_at_once() && is_new;
     let not_before: Option<StdInstant> = (!moved).then(|| {
         let failures = state.queue.failures() + 1;

@@ -193,7 +193,7 @@ impl Shared {
                 return Ok(topic);
             }
             if timeout_at(deadline, opened).await.is_err() {
-                let what = "the records before this one to get room (max.block.ms)";
+                let what = "the wait behind earlier records for buffer.memory (max.block.ms)";
                 return Err(Error::Timeout { what, limit: self.config.max_block, last: None });
             }
         }

@@ -86,7 +86,7 @@ impl Shared {
             // The record would be appended later, possibly in another transaction.
             self.metadata.request_refresh(Some(record.topic));
             return Err(Error::IllegalState(
-                "the topic's metadata is not there yet; warm the topic up, or send and wait",
+                "the topic's metadata has not arrived yet; call warm_up first, or send, which waits",
             ));
         }
         let timestamp = record.timestamp.unwrap_or_else(|| self.env.wall.now_ms());

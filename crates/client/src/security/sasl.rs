@@ -110,7 +110,7 @@ impl Authenticator {
         };
         let version = |api, ours| {
             versions.negotiate(api, ours).map_err(|error| {
-                authentication_error(peer, format!("the broker does not do SASL: {error}"))
+                authentication_error(peer, format!("the broker does not support SASL: {error}"))
             })
         };
         Ok(Arc::new(Self {
@@ -152,7 +152,12 @@ impl Authenticator {
             }
             match step {
                 Step::Send(next) => message = next,
-                Step::Derive(_) => return Err(protocol_error(&self.peer, "SCRAM begins anew")),
+                Step::Derive(_) => {
+                    return Err(protocol_error(
+                        &self.peer,
+                        "SCRAM restarts in the middle of an exchange",
+                    ));
+                }
                 Step::Done => return Ok(renew_at(began, answer.session_lifetime_ms)),
             }
         }
@@ -166,15 +171,15 @@ impl Authenticator {
         match ErrorCode(answer.error_code) {
             ErrorCode::NONE => Ok(()),
             ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
-                let there: Vec<&str> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
-                let there = one_line(&there.join(", "));
-                let there = if there.is_empty() { "none".into() } else { there };
+                let enabled: Vec<&str> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
+                let enabled = one_line(&enabled.join(", "));
+                let enabled = if enabled.is_empty() { "none".into() } else { enabled };
                 Err(self.refused(format!(
-                    "sasl.mechanism={name} is not enabled there; the broker has {there}"
+                    "sasl.mechanism={name} is not enabled on the broker; enabled are: {enabled}"
                 )))
             }
             ErrorCode::ILLEGAL_SASL_STATE => Err(self.refused(format!(
-                "this listener has no SASL, and security.protocol={} asks for it",
+                "this listener does not support SASL, and security.protocol={} asks for it",
                 self.security.protocol.name()
             ))),
             code => Err(self.refused(format!("SaslHandshake: {code}"))),

@@ -59,8 +59,9 @@ pub(crate) async fn secure(
 ) -> Result<Box<dyn Socket>> {
     let ssl = &common.security.ssl;
     let config = load(common).await.map_err(|reason| authentication_error(peer, reason))?;
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| authentication_error(peer, format!("'{host}' is no name for a TLS server")))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        authentication_error(peer, format!("'{host}' is not a valid TLS server name"))
+    })?;
     let limit = common.connection_setup_timeout;
     match TlsSocket::connect(socket, config, name, limit).await {
         Ok(secured) => Ok(Box::new(secured)),
@@ -83,7 +84,9 @@ fn with_outdated(problem: String, common: &CommonConfig) -> String {
     match common.security.certificates_outdated() {
         None => problem,
         Some(reason) => {
-            format!("{problem}; certificates read before are in use, because of {reason}")
+            format!(
+                "{problem}; the previous certificates are in use, because the changed ones cannot be used: {reason}"
+            )
         }
     }
 }
@@ -116,7 +119,7 @@ async fn load(common: &CommonConfig) -> Result<Arc<ClientConfig>, String> {
                 tracing::error!(
                     reason,
                     in_use = &*former.built.in_use,
-                    "certificates have changed and cannot be used; those read before stay in use"
+                    "changed certificates cannot be used; the previous ones stay in use"
                 );
                 *security.cache.outdated.lock() = Some(reason.into());
                 Ok(former.built.config)
@@ -292,19 +295,19 @@ pub(super) fn session_problem(
 }
 
 fn no_common_version(who: &str) -> String {
-    format!("{who} speaks no version of TLS that ssl.enabled.protocols and ssl.protocol have")
+    format!("{who} supports no TLS version of ssl.enabled.protocols and ssl.protocol")
 }
 
 fn certificate_problem(who: &str, problem: &CertificateError, host: &str, trust: &str) -> String {
     match problem {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            format!("{who}'s certificate has expired; it has to be renewed there")
+            format!("{who}'s certificate has expired; it must be renewed there")
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             format!("{who}'s certificate is not valid yet; check the clocks")
         }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            format!("{who}'s certificate leads to none that is trusted ({trust})")
+            format!("{who}'s certificate is not signed by a trusted authority ({trust})")
         }
         CertificateError::NotValidForName => wrong_host(who, host, &[]),
         CertificateError::NotValidForNameContext { presented, .. } => {
@@ -323,7 +326,7 @@ fn wrong_host(who: &str, host: &str, names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(bare).collect();
     let names = if names.is_empty() { "another host".into() } else { names.join(", ") };
     format!(
-        "{who}'s certificate is for {names} and not for '{host}'; dial a name that it has, or leave ssl.endpoint.identification.algorithm empty to accept any"
+        "{who}'s certificate is for {names} and not for '{host}'; connect by one of these names, or leave ssl.endpoint.identification.algorithm empty to accept any"
     )
 }
 

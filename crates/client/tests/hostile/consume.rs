@@ -247,7 +247,7 @@ fn records_cut_at_every_byte() {
             assert_eq!(poll(&mut consumer).await.unwrap(), [(0, b"first".to_vec())], "{length}");
         }
         for length in 1..first.len() {
-            is_corrupt(first[..length].to_vec(), "whole batch").await;
+            is_corrupt(first[..length].to_vec(), "complete batch").await;
         }
     });
 }

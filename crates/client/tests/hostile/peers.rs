@@ -88,7 +88,7 @@ async fn all_fail_with(words: &'static [u8], then: Then, expected: &str) {
 
 #[test]
 fn a_web_server() {
-    run(all_fail_with(b"HTTP/1.1 400 Bad Request\r\n\r\n", Then::Close, "it answers in HTTP"));
+    run(all_fail_with(b"HTTP/1.1 400 Bad Request\r\n\r\n", Then::Close, "it responds in HTTP"));
 }
 
 #[test]

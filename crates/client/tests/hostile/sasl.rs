@@ -155,11 +155,11 @@ fn servers_that_break_scram() {
             ("r=NONCEx,s=AAAA,i=1000001", "", "1000001 SCRAM iterations"),
             ("r=NONCEx,s=AAAA,i=4294967296", "", "4294967296 SCRAM iterations"),
             ("r=NONCEx,s=AAAA,i=4095", "", "4095 SCRAM iterations"),
-            ("r=NONCEx,s=AAAA,i=-1", "", "breaks SCRAM-SHA-256"),
+            ("r=NONCEx,s=AAAA,i=-1", "", "violates SCRAM-SHA-256"),
             ("r=NONCE,s=AAAA,i=4096", "", "nonce"),
             ("r=another,s=AAAA,i=4096", "", "nonce"),
             ("r=NONCEx,s=AAAA,i=4096", "v=AAAA", "may be an impostor"),
-            ("r=NONCEx,s=AAAA,i=4096", "", "breaks SCRAM-SHA-256"),
+            ("r=NONCEx,s=AAAA,i=4096", "", "violates SCRAM-SHA-256"),
             ("r=NONCEx,s=AAAA,i=4096", "e=other-error\nx", "refuses: other-error x"),
         ] {
             all.spawn(scram(case));
@@ -229,7 +229,7 @@ fn peers_that_speak_something_else() {
         };
         let mut all = JoinSet::new();
         for (protocol, words, part) in [
-            (SaslPlaintext, HTTP, "it answers in HTTP"),
+            (SaslPlaintext, HTTP, "it responds in HTTP"),
             (SaslPlaintext, ALERT, "security.protocol=SASL_PLAINTEXT"),
             (Ssl, HTTP, "does not speak TLS"),
             (SaslSsl, HTTP, "does not speak TLS"),

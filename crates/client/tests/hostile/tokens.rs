@@ -120,7 +120,7 @@ fn permanent_endpoint_errors_fail_sends_at_once() {
             ("302 Found", elsewhere, "", "redirect"),
             ("401 Unauthorized", "", &refusal, "status 401: invalid_client"),
             ("200 OK", "", &large, "larger than 1048576 bytes"),
-            ("200 OK", "", "<p>hush</p>", "not the JSON of a token"),
+            ("200 OK", "", "<p>hush</p>", "not a token in JSON"),
             ("200 OK", "", "{\"token\":\"hush\"}", "no access_token"),
             ("200 OK", "", expired, "expired"),
         ];
@@ -133,7 +133,7 @@ fn permanent_endpoint_errors_fail_sends_at_once() {
         let endpoint = provider.endpoint(|| Say::token("a.b.c")).await;
         let mut stranger = provider.security(&endpoint);
         let ssl = stranger.sasl.oidc.ssl.as_mut().unwrap();
-        ssl.truststore_certificates = Some(Authority::new("Somebody else").pem());
+        ssl.truststore_certificates = Some(Authority::new("Another authority").pem());
         let error = no_token(stranger, &endpoint, "the token endpoint's certificate").await;
         assert!(matches!(error, Error::Authentication { .. }), "{error}");
     });
@@ -145,10 +145,13 @@ fn transient_endpoint_errors_are_reported_as_unreachable() {
         let provider = Provider::new();
         type Script = fn() -> Say;
         let cases: [(Script, &str); 5] = [
-            (|| Say::Nothing, "no answer within 300 ms"),
-            (|| Say::Bytes(Vec::new()), "breaks off"),
-            (|| Say::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}".into()), "breaks off"),
-            (|| Say::Bytes(b"220 mail.example.com ESMTP\r\n".into()), "does not answer in HTTP"),
+            (|| Say::Nothing, "no response within 300 ms"),
+            (|| Say::Bytes(Vec::new()), "is incomplete"),
+            (
+                || Say::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}".into()),
+                "is incomplete",
+            ),
+            (|| Say::Bytes(b"220 mail.example.com ESMTP\r\n".into()), "does not respond in HTTP"),
             (|| Say::answer("503 Service Unavailable", "", ""), "status 503"),
         ];
         let mut all = JoinSet::new();

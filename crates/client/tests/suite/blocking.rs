@@ -98,7 +98,7 @@ fn threads_share_a_transaction_and_readers_see_what_was_committed() {
     let (runtime, backend) = cluster("blocking", 4);
     let config = ProducerConfig::new(backend.bootstrap()).transactional_id("blocking");
     let mut producer = TransactionalProducer::new(config).expect("usable");
-    let early = producer.begin_transaction().expect_err("nobody knows the id yet");
+    let early = producer.begin_transaction().expect_err("the id is not initialized yet");
     assert!(matches!(early, Error::IllegalState(_)), "{early}");
     producer.init_transactions().expect("initialized");
     let group = ConsumerGroupMetadata::new("readers");

@@ -252,7 +252,7 @@ async fn one_session_serves_until_it_is_closed() {
 
 #[tokio::test]
 async fn recreated_topic_is_read_from_its_beginning() {
-    let topic = "anew";
+    let topic = "recreated";
     let backend = Backend::embedded(1).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
     let mut consumer = earliest(&backend);

@@ -156,7 +156,7 @@ classic_cases! {
     incompatible_member_joins_once_the_others_have_left,
 }
 
-/// A group continues when its coordinator has died or hangs, with the same generation and all committed offsets.
+/// A group continues when its coordinator has died or is unresponsive, with the same generation and all committed offsets.
 async fn group_survives_the_loss_of_its_coordinator(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 3).await;
     let producer = common::producer(backend, &[("acks", "all")]);
@@ -441,7 +441,7 @@ async fn partitions_of_a_killed_member_are_reassigned(backend: &Bench<'_>, name:
     let killed = Instant::now();
     drop(two);
     settle(&mut [&mut one], &[2]).await;
-    assert!(killed.elapsed() > Duration::from_secs(1), "nobody told that it had gone");
+    assert!(killed.elapsed() > Duration::from_secs(1), "reassigned before the session expired");
     one.close().await;
 }
 
@@ -566,7 +566,7 @@ async fn auto_commit_commits_positions(backend: &Bench<'_>, name: &str) {
     }
     assert_eq!(committed().await, Some(4));
     consumer.close().await;
-    assert_eq!(committed().await, Some(8), "closing commits what was given out");
+    assert_eq!(committed().await, Some(8), "closing commits the returned records");
     watcher.close().await;
 }
 

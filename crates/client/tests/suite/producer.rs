@@ -167,9 +167,9 @@ async fn frozen_leader(backend: &Backend) {
     backend.create_topic("frozen", 3, 3).await;
     let begun = std::time::Instant::now();
     numbered(backend, "frozen", 3, async |mut progress| {
-        progress.wait_for(|&sent| sent >= 200).await.expect("sending goes on");
+        progress.wait_for(|&sent| sent >= 200).await.expect("sending continues");
         backend.freeze(3);
-        progress.wait_for(|&sent| sent >= 600).await.expect("sending goes on");
+        progress.wait_for(|&sent| sent >= 600).await.expect("sending continues");
     })
     .await;
     let took = begun.elapsed();
@@ -192,7 +192,7 @@ async fn killed_leaders(backend: &Backend) {
     backend.create_topic("killed", 6, 3).await;
     numbered(backend, "killed", 6, async |mut progress| {
         for (id, records) in [(1, 200), (2, 1000)] {
-            progress.wait_for(|&sent| sent >= records).await.expect("sending goes on");
+            progress.wait_for(|&sent| sent >= records).await.expect("sending continues");
             backend.kill(id);
             backend.restart(id).await;
             if let Backend::Embedded(cluster) = backend {
@@ -200,7 +200,7 @@ async fn killed_leaders(backend: &Backend) {
                 cluster.wait_until(|_| (0..6).all(in_sync)).await;
             }
         }
-        progress.wait_for(|&sent| sent >= 2000).await.expect("sending goes on");
+        progress.wait_for(|&sent| sent >= 2000).await.expect("sending continues");
     })
     .await;
 }
@@ -220,7 +220,7 @@ fn moving_leaders_lose_and_duplicate_no_record() {
                             .expect("the replica is in sync");
                     }
                     let next = 20 * (round as u64 + 1);
-                    progress.wait_for(|&sent| sent >= next).await.expect("sending goes on");
+                    progress.wait_for(|&sent| sent >= next).await.expect("sending continues");
                 }
             })
             .await;
@@ -254,7 +254,7 @@ fn timed_out_attempts_do_not_duplicate_records() {
             }
             let mut first = true;
             for delivery in deliveries {
-                let error = delivery.await.expect_err("no answer came in time");
+                let error = delivery.await.expect_err("no response came in time");
                 let Error::NotAcknowledged { may_have_been_written, .. } = error else {
                     panic!("{error}")
                 };
@@ -299,12 +299,14 @@ fn full_buffer_is_reported_to_the_caller() {
                 }
             };
             assert!(matches!(error, Error::BufferFull { .. }), "{error}");
-            let waited =
-                producer.send(record).await.expect_err("nothing is acknowledged meanwhile");
+            let waited = producer
+                .send(record)
+                .await
+                .expect_err("nothing is acknowledged while the broker is frozen");
             assert!(matches!(waited, Error::BufferFull { .. }), "{waited}");
             cluster.thaw(1);
             for delivery in deliveries {
-                delivery.await.expect("acknowledged once the broker goes on");
+                delivery.await.expect("acknowledged after the broker resumes");
             }
             assert_eq!(producer.available_memory(), 65_536);
         },
@@ -378,7 +380,7 @@ fn refused_connection_is_one_clear_error() {
         let address = listener.local_addr().expect("bound").to_string();
         drop(listener);
         let producer = Producer::new(ProducerConfig::new(&address)).expect("usable");
-        let error = producer.connect().await.expect_err("nobody listens").to_string();
+        let error = producer.connect().await.expect_err("no broker listens").to_string();
         assert!(error.contains(&address) && error.contains("refused"), "{error}");
     });
 }

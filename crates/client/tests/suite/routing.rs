@@ -285,7 +285,10 @@ impl Two {
 async fn keyless_records_leave_a_refusing_broker_once_another_accepts() {
     let two = Two::of_which(&[0, 1]).await;
     let keyless = two.send_keyless(100).await;
-    assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
+    assert!(
+        keyless.iter().all(|delivery| delivery.outcome().is_none()),
+        "no broker accepts records"
+    );
     two.cluster().freeze_metadata(two.leaders[1], false);
     for delivery in keyless {
         assert_eq!(acknowledged(delivery).await.partition, 1);
@@ -314,28 +317,28 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
     ];
     let producer = producer(&backend, &properties);
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
-    let (former, [next, hangs]) = shared_broker_and_others(cluster);
+    let (former, [next, frozen]) = shared_broker_and_others(cluster);
     for partition in 0..2 {
         cluster.move_leader(TOPIC, partition, former).expect("moved");
     }
     cluster.settled().await;
     greet(&producer, 2).await;
     cluster.freeze(former);
-    cluster.freeze(hangs);
+    cluster.freeze(frozen);
     let mut sent = Vec::new();
     for (requests, partition) in (1..).zip([0, 1, 0]) {
         let record = Record::to(TOPIC).partition(partition).value("bound");
         sent.push(producer.send(record).await.expect("there is room"));
         let in_flight = || producer.metrics().brokers.get(&former).map(|b| b.requests_in_flight);
-        until("a request of its own", || in_flight() == Some(requests)).await;
+        until("a separate request", || in_flight() == Some(requests)).await;
     }
     cluster.move_leader(TOPIC, 0, next).expect("moved");
     cluster.thaw(former);
     let (behind, waits) = (sent.pop().expect("three"), sent.remove(1));
     assert_eq!(acknowledged(sent.remove(0)).await.partition, 0);
     assert_eq!(acknowledged(behind).await.partition, 0);
-    assert!(waits.outcome().is_none(), "its replica hangs");
-    cluster.thaw(hangs);
+    assert!(waits.outcome().is_none(), "its replica is frozen");
+    cluster.thaw(frozen);
     acknowledged(waits).await;
     producer.close().await.expect("closed");
     let read = read_all(&backend, TOPIC, 2).await;
@@ -492,7 +495,10 @@ async fn keyless_records_leave_an_unresponsive_broker_once_another_accepts() {
     let keyless = two.send_keyless(RECORDS).await;
     until("the broker is suspected", || two.producer.routing_metrics().choices_past_trouble > 0)
         .await;
-    assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
+    assert!(
+        keyless.iter().all(|delivery| delivery.outcome().is_none()),
+        "no broker accepts records"
+    );
     two.cluster().freeze_metadata(two.leaders[1], false);
     let mut free = JoinSet::new();
     for (n, delivery) in (0..).zip(keyless) {

@@ -282,9 +282,9 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     let coordinator = leader(backend, "__transaction_state", partition).await;
     backend.freeze(coordinator);
     let frozen = Instant::now();
-    let error = transaction.commit().await.expect_err("nobody answers yet");
+    let error = transaction.commit().await.expect_err("the coordinator does not respond");
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
-    let error = producer.abort_transaction().await.expect_err("there is no way back");
+    let error = producer.abort_transaction().await.expect_err("a commit cannot be reverted");
     assert!(matches!(error, Error::IllegalState(_)), "{error}");
     while let Err(error) = producer.commit_transaction().await {
         assert!(matches!(error, Error::Timeout { .. }), "{error}");

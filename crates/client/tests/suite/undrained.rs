@@ -69,7 +69,7 @@ async fn other_partitions_are_fetched_and_returned() {
     // The application drains no record, so the first partition takes its whole share. Before that, one response may
     // carry both.
     let is_beside = || consumer.metrics().all_brokers().fetch_beside_session_total > 0;
-    common::until("the other one is fetched beside it", is_beside).await;
+    common::until("the other partition is fetched without the session", is_beside).await;
     for n in 1..=20 {
         send(&producer, &quiet).await;
         fetched(&consumer, &quiet, n).await;

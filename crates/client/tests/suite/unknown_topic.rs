@@ -156,7 +156,7 @@ fn delivery_reports_a_missing_partition() {
         let delivery =
             producer.try_send(Record::to("later").partition(9).value("v")).expect("taken");
         create(&admin(&backend), "later", 2, 1).await;
-        let error = delivery.await.expect_err("there is no partition 9");
+        let error = delivery.await.expect_err("partition 9 does not exist");
         let Error::NotAcknowledged { cause, partition: 9, .. } = error else { panic!("{error}") };
         assert!(matches!(&*cause, Error::UnknownPartition { partitions: 2, .. }), "{cause}");
         producer.close().await.expect("closed");
@@ -173,7 +173,7 @@ fn connect_is_bounded_by_max_block() {
         config.set("max.block.ms", "200").expect("a known property");
         let producer = curtail::Producer::new(config).expect("a usable configuration");
         let began = Instant::now();
-        let error = producer.connect().await.expect_err("nobody answers");
+        let error = producer.connect().await.expect_err("no broker responds");
         assert!(matches!(error, Error::Unreachable { .. }), "{error}");
         assert!(began.elapsed() < Duration::from_secs(5));
     });

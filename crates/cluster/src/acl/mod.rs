@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const CLUSTER: &str = "kafka-cluster";
 /// The resource name that matches every resource of a type, and the host that matches every host.
 const ANY: &str = "*";
-const EVERYBODY: &str = "User:*";
+const ANY_USER: &str = "User:*";
 
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $code:literal,)* }) => {
@@ -151,7 +151,7 @@ impl Acl {
     }
 
     fn is_about(&self, who: &Who<'_>) -> bool {
-        (self.principal == who.principal || self.principal == EVERYBODY)
+        (self.principal == who.principal || self.principal == ANY_USER)
             && (self.host == who.host || self.host == ANY)
     }
 

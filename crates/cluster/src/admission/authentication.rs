@@ -124,7 +124,7 @@ impl Authentication {
             (State::Exchange(..), ApiKey::SASL_AUTHENTICATE) => {
                 self.exchange(sasl, credentials, header, body, now)
             }
-            _ => Verdict::Close("a request came before the authentication was over"),
+            _ => Verdict::Close("a request came before the authentication had completed"),
         }
     }
 
@@ -146,7 +146,7 @@ impl Authentication {
         }
         if now.instant >= *expires {
             return Verdict::Close(
-                "connections.max.reauth.ms has passed without another authentication",
+                "connections.max.reauth.ms has passed without a re-authentication",
             );
         }
         Verdict::Serve
@@ -278,6 +278,6 @@ fn respond<T: Encodable + Message>(
 ) -> Verdict {
     match cold::encode_response(header.api, header.version, header.correlation_id, response) {
         Ok(frame) => verdict(frame.into()),
-        Err(_) => Verdict::Close("an answer of the authentication could not be encoded"),
+        Err(_) => Verdict::Close("a response of the authentication could not be encoded"),
     }
 }

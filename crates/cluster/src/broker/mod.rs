@@ -256,7 +256,7 @@ impl Broker {
 
     fn delete_log(&self, dir: &Path) {
         if let Err(error) = remove_log(self.disk.as_ref(), dir) {
-            tracing::warn!(dir = %dir.display(), %error, "a log that is not needed any more stays behind");
+            tracing::warn!(dir = %dir.display(), %error, "an unneeded log was not deleted");
         }
     }
 

@@ -358,7 +358,7 @@ impl Life {
     /// Ends the broker, as Kafka does if its only log directory has failed. Its leaderships move at
     /// once if the controller is reachable.
     fn disk_failed(&self, slot: &Slot, source: io::Error) -> ClusterError {
-        tracing::error!(broker = slot.id, error = %source, "the disk failed; the broker ends");
+        tracing::error!(broker = slot.id, error = %source, "the disk failed; the broker stops");
         if !self.mailbox.is_held() {
             self.broker.controller.controlled_shutdown(slot.id);
         }

@@ -168,7 +168,7 @@ impl Security {
             let by_token = self.mechanisms.contains(&Mechanism::OAuthBearer);
             if !by_token && !self.users.iter().any(may_enter) {
                 return fail(format!(
-                    "{protocol} lets nobody in: there is no user of a mechanism in sasl.enabled.mechanisms"
+                    "{protocol}: no client could authenticate; add a user with a mechanism of sasl.enabled.mechanisms"
                 ));
             }
         } else if !self.users.is_empty() {

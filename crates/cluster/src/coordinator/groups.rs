@@ -643,7 +643,11 @@ impl Groups {
                 records.extend(kept.group.tombstones(&id));
             }
             if let Err(code) = append_all(&records, cx) {
-                tracing::debug!(group = id, code = code.name(), "expired offsets stay for now");
+                tracing::debug!(
+                    group = id,
+                    code = code.name(),
+                    "expired offsets were not removed; the next check retries"
+                );
                 return;
             }
             let Some(kept) = self.groups.get_mut(&id) else { continue };

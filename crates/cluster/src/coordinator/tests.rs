@@ -160,13 +160,13 @@ mod transactions {
         partition: i32,
         offset: i64,
     ) -> Result<(), ErrorCode> {
-        let nobody = Committer { member_id: "", instance_id: None, generation: -1 };
+        let no_member = Committer { member_id: "", instance_id: None, generation: -1 };
         let value =
             OffsetValue { offset, leader_epoch: 0, metadata: String::new(), commit_timestamp: 1 };
         let offsets = vec![(("t".to_owned(), partition), value)];
         let taken = shard.run(broker, |groups, cx| {
             let guard = cx.begin_verification(PRODUCER)?;
-            groups.prepare(GROUP, nobody, (PRODUCER, guard), offsets, cx)
+            groups.prepare(GROUP, no_member, (PRODUCER, guard), offsets, cx)
         })?;
         let taken = taken?.expect("an offset was appended");
         shard.committed(broker, &taken, TIMEOUT).await

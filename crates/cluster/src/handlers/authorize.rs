@@ -30,7 +30,7 @@ impl Call<'_> {
         self.asked.store(true, Ordering::Relaxed);
         let known = self.served.is_some_and(|served| served.rights.has(operation, of));
         if !known {
-            tracing::error!(api = %self.header.api, ?operation, ?of, "a right that the API is not known to need is refused");
+            tracing::error!(api = %self.header.api, ?operation, ?of, "refused a permission that is not declared for the API");
         }
         known
     }

@@ -81,7 +81,7 @@ fn check(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(),
         }
     }
     if epoch < LEFT_FOR_NOW {
-        return invalid("there is no such member epoch");
+        return invalid("the member epoch is not valid");
     }
     if epoch == LEFT_FOR_NOW && request.instance_id.is_none() {
         return invalid("only a static member leaves with this epoch");
@@ -98,7 +98,7 @@ fn check(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(),
         Some(asked) if assignors.iter().all(|assignor| assignor.name() != asked) => {
             let names: Vec<_> = assignors.iter().map(|assignor| assignor.name()).collect();
             let names = names.join(", ");
-            let reason = format!("there is no assignor {asked:?}, but these: {names}");
+            let reason = format!("unknown assignor {asked:?}; known are {names}");
             Err(Refused::new(ErrorCode::UNSUPPORTED_ASSIGNOR, reason))
         }
         _ => Ok(()),
@@ -109,13 +109,13 @@ fn check(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(),
 fn check_join(request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refused> {
     let invalid = |reason| Err(Refused::new(ErrorCode::INVALID_REQUEST, reason));
     if request.rebalance_timeout_ms == NOT_TOLD {
-        return invalid("who joins must say the rebalance timeout");
+        return invalid("a joining member must send its rebalance timeout");
     }
     if request.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) {
-        return invalid("who joins must own no partitions, and say so");
+        return invalid("a joining member must send an empty list of owned partitions");
     }
     if request.subscribed_topic_names.is_none() && request.subscribed_topic_regex.is_none() {
-        return invalid("who joins must say what topics it subscribes to");
+        return invalid("a joining member must send its subscription");
     }
     Ok(())
 }

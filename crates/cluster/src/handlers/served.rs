@@ -27,7 +27,7 @@ pub(super) enum Rights {
     /// The handler asks for these, for resources that the request names or the response shows.
     Asked(&'static [Right]),
     /// No permission is needed, for the reason given in the table.
-    Everybody,
+    Everyone,
 }
 
 impl Rights {
@@ -35,7 +35,7 @@ impl Rights {
     pub(super) fn has(&self, operation: Operation, of: ResourceType) -> bool {
         match self {
             Self::Asked(rights) => rights.contains(&(operation, of)),
-            Self::Everybody => false,
+            Self::Everyone => false,
         }
     }
 }
@@ -85,9 +85,9 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::LIST_GROUPS, 0..=5, 0, Rights::Asked(&[DESCRIBE_CLUSTER, DESCRIBE_GROUP])),
     // librdkafka assumes that a broker without SaslHandshake 0 supports no handshake at all. No
     // permission: clients use it before they are authenticated.
-    served(ApiKey::SASL_HANDSHAKE, 1..=1, 0, Rights::Everybody),
+    served(ApiKey::SASL_HANDSHAKE, 1..=1, 0, Rights::Everyone),
     // No permission: clients request versions before they are authenticated.
-    served(ApiKey::API_VERSIONS, 0..=4, 0, Rights::Everybody),
+    served(ApiKey::API_VERSIONS, 0..=4, 0, Rights::Everyone),
     served(ApiKey::CREATE_TOPICS, 2..=7, 2, Rights::Asked(&[CREATE_ANY, CREATE_TOPIC])),
     served(ApiKey::DELETE_TOPICS, 1..=6, 1, Rights::Asked(&[DELETE_TOPIC, DESCRIBE_TOPIC])),
     served(ApiKey::DELETE_RECORDS, 0..=2, 0, Rights::Asked(&[DELETE_TOPIC])),
@@ -126,7 +126,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::CREATE_PARTITIONS, 0..=3, 0, Rights::Asked(&[ALTER_TOPIC])),
     // No permission: clients use it before they are authenticated.
-    served(ApiKey::SASL_AUTHENTICATE, 0..=2, 0, Rights::Everybody),
+    served(ApiKey::SASL_AUTHENTICATE, 0..=2, 0, Rights::Everyone),
     served(ApiKey::DELETE_GROUPS, 0..=2, 0, Rights::Asked(&[DELETE_GROUP])),
     served(ApiKey::ELECT_LEADERS, 0..=2, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, 0, Rights::Asked(ALTER_CONFIGS)),
@@ -139,7 +139,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::ALTER_USER_SCRAM_CREDENTIALS, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
     // No permission: every admitted client may know the brokers. The response contains its allowed
     // operations.
-    served(ApiKey::DESCRIBE_CLUSTER, 0..=2, 0, Rights::Everybody),
+    served(ApiKey::DESCRIBE_CLUSTER, 0..=2, 0, Rights::Everyone),
     served(ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0, Rights::Asked(&[READ_TOPIC])),
     served(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TXN])),
     served(ApiKey::LIST_TRANSACTIONS, 0..=1, 0, Rights::Asked(&[DESCRIBE_TXN])),

@@ -252,7 +252,8 @@ impl PartitionLog {
     fn check_leader_epoch(&self, leader_epoch: i32) -> Result<(), AppendError> {
         self.check_online()?;
         if self.latest_epoch().is_some_and(|latest| leader_epoch < latest) {
-            let message = format!("leader epoch {leader_epoch} is over: {:?}", self.latest_epoch());
+            let message =
+                format!("leader epoch {leader_epoch} has ended: {:?}", self.latest_epoch());
             return Err(AppendError::new(ErrorCode::FENCED_LEADER_EPOCH, message));
         }
         Ok(())
@@ -672,13 +673,13 @@ fn check_replicated(
         return Err(corrupt("the last offset has no successor".to_owned()));
     }
     if header.base_offset != expected {
-        let message = format!("batch at {} where {expected} comes next", header.base_offset);
+        let message = format!("batch at offset {}, expected {expected}", header.base_offset);
         return Err(AppendError::new(ErrorCode::OFFSET_OUT_OF_RANGE, message));
     }
     let epoch = before.map_or(latest_epoch, |before| Some(before.header.partition_leader_epoch));
     if epoch.is_some_and(|epoch| header.partition_leader_epoch < epoch) {
         return Err(corrupt(format!(
-            "batch of leader epoch {} behind epoch {epoch:?}",
+            "batch of leader epoch {} after epoch {epoch:?}",
             header.partition_leader_epoch
         )));
     }

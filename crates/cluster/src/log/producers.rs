@@ -317,7 +317,7 @@ fn out_of_order(header: &BatchHeader, expected: i32) -> AppendError {
     AppendError::new(
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
         format!(
-            "sequence {} of producer {} epoch {} where {expected} comes next",
+            "sequence {} of producer {} epoch {}, expected {expected}",
             header.base_sequence, header.producer_id, header.producer_epoch
         ),
     )

@@ -14,7 +14,7 @@ fn after(begin: Instant, seconds: u64) -> Instant {
 async fn the_slowest_in_sync_replica_sets_the_committed_offset() {
     let begin = Instant::now();
     let mut progress = Progress::new([2, 3].into_iter(), 5, begin);
-    assert_eq!(progress.committed(1, 9, &[1, 2, 3]), -1, "nobody has fetched yet");
+    assert_eq!(progress.committed(1, 9, &[1, 2, 3]), -1, "no follower has fetched yet");
     progress.fetched(2, (0, 9), 9, None, begin);
     progress.fetched(3, (0, 7), 9, None, begin);
     assert_eq!(progress.committed(1, 9, &[1, 2, 3]), 7);
@@ -68,7 +68,11 @@ async fn a_fetch_of_an_earlier_incarnation_is_ignored() {
 async fn the_low_watermark_is_the_smallest_log_start_of_the_in_sync_replicas() {
     let begin = Instant::now();
     let mut progress = Progress::new([2, 3].into_iter(), 0, begin);
-    assert_eq!(progress.low_watermark(1, 4, &[1, 2, 3]), -1, "nobody has said");
+    assert_eq!(
+        progress.low_watermark(1, 4, &[1, 2, 3]),
+        -1,
+        "no follower has reported its log start"
+    );
     progress.fetched(2, (4, 9), 9, None, begin);
     progress.fetched(3, (2, 9), 9, None, begin);
     assert_eq!(progress.low_watermark(1, 4, &[1, 2, 3]), 2);

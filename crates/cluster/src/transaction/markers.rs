@@ -50,7 +50,7 @@ pub(super) fn start(cx: &Cx<'_, Transactions>, id: &Arc<str>) {
     cx.broker.spawn(async move {
         // If the partition has moved, its new coordinator continues from the log.
         if let Err(code) = finish(&broker, &shard, &id).await {
-            tracing::debug!(transactional_id = %id, code = code.name(), "left to another coordinator");
+            tracing::debug!(transactional_id = %id, code = code.name(), "the transaction is left to another coordinator");
         }
     });
 }
@@ -203,7 +203,7 @@ impl Marker {
                 each.collect::<BTreeMap<TopicPartition, ErrorCode>>()
             }
             Err(error) => {
-                tracing::debug!(broker = broker.id, leader, %error, "markers were not answered");
+                tracing::debug!(broker = broker.id, leader, %error, "no response to transaction markers");
                 BTreeMap::new()
             }
         };

@@ -267,7 +267,7 @@ async fn a_producer_beyond_its_quota_is_throttled() {
         .with_match(None);
     let describe = DescribeClientQuotasRequest::default().with_components(vec![component]);
     let response = client.cold(1, &describe).await;
-    assert!(asked.elapsed() >= told, "nothing is read meanwhile");
+    assert!(asked.elapsed() >= told, "nothing is read during the throttle time");
     let entries = response.entries.unwrap();
     let names: Vec<Option<&str>> =
         entries.iter().map(|entry| entry.entity[0].entity_name.as_deref()).collect();
@@ -312,7 +312,7 @@ async fn a_consumer_beyond_its_quota_gets_no_records_until_the_throttle_time_has
     assert_eq!((refused.error, refused.session_id), (ErrorCode::NONE, first.session_id));
     let altered = quota("client-id", Some("test"), "consumer_byte_rate", 20_000.0);
     assert_eq!(client.cold(1, &altered).await.entries[0].error_code, 0);
-    assert!(asked.elapsed() >= told, "nothing is read meanwhile");
+    assert!(asked.elapsed() >= told, "nothing is read during the throttle time");
     soon(cluster.settled()).await;
     request.session_epoch = 2;
     request.topics.clear();

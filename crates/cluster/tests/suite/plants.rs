@@ -57,5 +57,5 @@ async fn no_truncation() {
     cluster.settled().await;
     let mut client = Client::connect(&cluster, old).await;
     let kept = client.fetch_all("t", 0, 4).await;
-    assert_eq!(kept[2], "tail-3", "what nobody else has is served");
+    assert_eq!(kept[2], "tail-3", "a record that no other replica has is served");
 }

@@ -264,7 +264,7 @@ async fn an_observer_sees_append_replication_and_commit() {
     cluster.stop_observing();
     let mut client = Client::connect(&cluster, next).await;
     client.produce("t", 0, -1, batch(&["b"], None)).await;
-    assert_eq!(seen.appended.load(Ordering::SeqCst), 1, "nobody is told any more");
+    assert_eq!(seen.appended.load(Ordering::SeqCst), 1, "a removed observer receives no calls");
 }
 
 #[tokio::test]

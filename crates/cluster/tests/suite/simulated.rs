@@ -221,7 +221,7 @@ fn run(seed: u64) -> (Vec<String>, i64) {
         }
     });
     let mut crashed = None;
-    while !sim.step().expect("the simulation goes on") {
+    while !sim.step().expect("the simulation continues") {
         let wanted = *crash.lock();
         if let (Some(id), None) = (wanted, crashed) {
             crashed = Some(id);

@@ -123,8 +123,8 @@ pub(super) fn run(
         from_send: None,
         from_intended: None,
         notes: vec![
-            "latencies are those between polls, as Trogdor counts; recordProcessorStatus has those from the time in the \
-             values, that of the send"
+            "latencies are the times between polls, as in Trogdor; recordProcessorStatus has latencies from the send \
+             time in the values"
                 .to_owned(),
         ],
         failure,

@@ -28,7 +28,7 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>> {
             return refuse(format!("'{text}': the range [{first}-{last}] ends before it begins"));
         }
         if last - first >= MOST as u64 || open.len() + done.len() > MOST {
-            return refuse(format!("'{text}' stands for more than {MOST} names"));
+            return refuse(format!("'{text}' expands to more than {MOST} names"));
         }
         open.extend((first..=last).rev().map(|number| format!("{before}{number}{after}")));
     }
@@ -70,7 +70,7 @@ pub(super) fn partitions(texts: &[String]) -> Result<Partitions> {
             let (topic, partition) = match name.split_once(':') {
                 Some((topic, number)) => match number.parse::<i32>() {
                     Ok(number) if number >= 0 => (topic, Some(number)),
-                    _ => return refuse(format!("'{text}': '{number}' is no partition")),
+                    _ => return refuse(format!("'{text}': '{number}' is not a partition number")),
                 },
                 None => (name.as_str(), None),
             };

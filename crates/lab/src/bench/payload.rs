@@ -218,7 +218,7 @@ impl Sizes {
     fn new(average: i64, deviation: f64, alike: u64, seed: i64) -> Result<Self> {
         if !deviation.is_finite() || !(0..=1 << 30).contains(&average) {
             return refuse(format!(
-                "messageSizeAverage {average} with messageSizeDeviation {deviation} makes no size"
+                "messageSizeAverage {average} with messageSizeDeviation {deviation} gives no valid size"
             ));
         }
         Ok(Self { average, deviation, alike, seed, size: 0, left: 0 })

@@ -253,7 +253,7 @@ impl Task {
                 Ok(Self::RoundTrip(serde_json::from_str(&json).map_err(failed)?))
             }
             _ => refuse(format!(
-                "class '{class}' is not supported; there are ProduceBenchSpec, ConsumeBenchSpec and \
+                "class '{class}' is not supported; supported are ProduceBenchSpec, ConsumeBenchSpec and \
                  RoundTripWorkloadSpec"
             )),
         }

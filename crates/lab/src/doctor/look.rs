@@ -323,12 +323,12 @@ const RULES: &[Rule] = &[
     Rule {
         name: "socket.send.buffer.bytes",
         is_odd: |value| below(value, 65_536),
-        why: "small for a link with a long way",
+        why: "small for a link with a long round-trip time",
     },
     Rule {
         name: "socket.receive.buffer.bytes",
         is_odd: |value| below(value, 65_536),
-        why: "small for a link with a long way",
+        why: "small for a link with a long round-trip time",
     },
 ];
 

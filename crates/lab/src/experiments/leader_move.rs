@@ -90,17 +90,17 @@ const NEITHER: &[(&str, &str)] =
 const FEW_NEITHER: Arm = Arm { name: "neither-6-partitions", ..MANY_NEITHER };
 const MANY_NEITHER: Arm = Arm {
     name: "neither-100-partitions",
-    about: "new leaders are treated as those that have acknowledged something",
+    about: "new leaders are treated as if they had already acknowledged a batch",
     properties: NEITHER,
 };
 const MANY_PROVEN: Arm = Arm {
     name: "proven-100-partitions",
-    about: "keyless records prefer leaders that have acknowledged something; requests do not care",
+    about: "keyless records prefer leaders that have acknowledged a batch; requests do not separate new leaders",
     properties: &[NEITHER[1]],
 };
 const MANY_ALONE: Arm = Arm {
     name: "alone-100-partitions",
-    about: "new leaders share few requests; keyless records go to any",
+    about: "requests separate new leaders; keyless records go to any leader",
     properties: &[NEITHER[0]],
 };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };

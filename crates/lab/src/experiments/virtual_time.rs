@@ -97,7 +97,7 @@ fn in_world<F: Future<Output = Result<Sample>> + Send + 'static>(
     world.run(async move {
         let played = timeout(limit, work).await;
         played.unwrap_or_else(|_| {
-            let text = format!("the run has not come to its end after {limit:?} of virtual time");
+            let text = format!("the run has not ended after {limit:?} of virtual time");
             Err(Error::Unexpected(text))
         })
     })

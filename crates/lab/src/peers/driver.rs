@@ -359,7 +359,7 @@ impl Running {
             fs::read(self.folder.path().join(name)).map_err(|error| format!("no {name}: {error}"))
         };
         let summary: Summary = serde_json::from_slice(&file(JSON)?)
-            .map_err(|error| format!("figures that cannot be read: {error}"))?;
+            .map_err(|error| format!("unreadable figures: {error}"))?;
         let fates = fates::read(&file(FATES)?, records).map_err(|error| error.to_string())?;
         let cpu = CpuTime {
             user: Duration::from_micros(summary.cpu_user_us),

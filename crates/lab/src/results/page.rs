@@ -45,7 +45,7 @@ fn summary(rows: &[Row<'_>], kills: &[bool]) -> String {
     let mut text =
         format!("{} claims: {held} held in every turn, {not} did not.", states().count());
     if unjudged > 0 {
-        text += &format!(" {unjudged} had no other client in their runs to be judged against.");
+        text += &format!(" {unjudged} could not be judged: no other client in their runs.");
     }
     text
 }

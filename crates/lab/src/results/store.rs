@@ -50,7 +50,7 @@ impl Results {
         for (name, path) in entries(dir)?.into_iter().filter(|(_, path)| path.is_dir()) {
             let known = || Cluster::ALL.map(Cluster::name).join(", ");
             let cluster = Cluster::of(&name).ok_or_else(|| {
-                Invalid::new(format!("{}: no such cluster; there are {}", path.display(), known()))
+                Invalid::new(format!("{}: unknown cluster; known are {}", path.display(), known()))
             })?;
             results.read_cluster(cluster, &path)?;
         }
@@ -60,7 +60,7 @@ impl Results {
     fn read_cluster(&mut self, cluster: Cluster, dir: &Path) -> Result<(), Invalid> {
         for (experiment, path) in entries(dir)? {
             if is_json(&path) {
-                let text = "outside of an experiment's directory; move it away and publish it";
+                let text = "not in an experiment's directory; move it out and publish it";
                 return Err(Invalid::new(format!("{}: {text}", path.display())));
             }
             if path.is_dir() {
@@ -301,7 +301,7 @@ fn parse(name: &str, text: &str) -> Result<Vec<Parsed>, Invalid> {
     });
     let parsed: Vec<Parsed> = parsed.collect::<Result<_, _>>()?;
     if parsed.is_empty() {
-        return Err(Invalid::new(format!("{name} has no experiment in it")));
+        return Err(Invalid::new(format!("{name} contains no experiment")));
     }
     Ok(parsed)
 }

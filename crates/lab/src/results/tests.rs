@@ -368,7 +368,7 @@ fn runs_that_cannot_be_kept_are_refused_in_one_line() {
     debug["environment"]["started_ms"] = json!(0);
     assert_eq!(refused(&debug), "x.json: the run has no date");
     let error = Results::default().add("x.json", " \n").err().unwrap();
-    assert_eq!(error.to_string(), "x.json has no experiment in it");
+    assert_eq!(error.to_string(), "x.json contains no experiment");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn a_directory_with_something_else_is_refused_in_one_line() {
     );
     assert_eq!(
         refused("else/x/y.json", &good),
-        "DIR/else: no such cluster; there are apache, embedded, sim"
+        "DIR/else: unknown cluster; known are apache, embedded, sim"
     );
     let outside = refused("apache/killed-leader.json", &good);
     assert!(

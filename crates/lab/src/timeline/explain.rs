@@ -245,7 +245,7 @@ impl Timeline {
                 format!(" from offset {offset} with leader epoch {epoch}")
             });
             let told = match of.told {
-                None => "the response leaves it out".to_owned(),
+                None => "the response omits it".to_owned(),
                 Some((0, mark)) => format!("high watermark {}", mark.unwrap_or(-1)),
                 Some((code, _)) => ErrorCode(i16::try_from(code).unwrap_or(-1)).name().to_owned(),
             };

@@ -137,7 +137,7 @@ pub fn server_config(
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unusable(error: Error) -> MaterialError {
     MaterialError::Unusable(match error {
-        Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
+        Error::InconsistentKeys(_) => "the private key does not match the certificate".to_owned(),
         other => other.to_string(),
     })
 }

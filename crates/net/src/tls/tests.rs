@@ -404,7 +404,7 @@ fn a_key_of_another_certificate_is_refused() {
     let other = AUTHORITY.sign("broker", |_| {});
     let mixed = Identity::from_pem(SERVER.chain.as_bytes(), other.key.as_bytes(), None);
     let refused = server_config(mixed.expect("PEM"), ClientAuth::None, BOTH).expect_err("refused");
-    assert_eq!(refused.to_string(), "the private key is not that of the certificate");
+    assert_eq!(refused.to_string(), "the private key does not match the certificate");
 }
 
 /// Both stores were made for this test: `keytool -genkeypair -keyalg EC -storepass opensesame` and

@@ -411,7 +411,7 @@ fn a_partition_is_doubtful_from_a_failure_to_the_next_write_under_any_leader() {
     assert!(!queue.is_doubtful(), "nothing has come back");
     assert!(queue.retry(first, false, None).is_none());
     assert!(queue.retry(second, false, None).is_none());
-    assert!(queue.is_doubtful(), "nobody knows what the new leader does with it");
+    assert!(queue.is_doubtful(), "the outcome at the new leader is unknown");
     let refused = take(&mut queue, &policy, 2, now);
     assert!(queue.retry(refused, false, Some(now)).is_none());
     queue.leader_is_news();
@@ -654,7 +654,7 @@ fn a_batch_abandoned_before_the_queue_rested_has_no_effect_either() {
     append(&mut queue, &policy, b"c", now);
     assert!(
         matches!(queue.take(&policy, transaction(1), to(2), now), Take::AfterOutcome),
-        "what was given up does not make the partition known to the broker"
+        "an abandoned batch does not add the partition to the transaction"
     );
 }
 

@@ -61,7 +61,7 @@ fn a_waiter_blocked_by_its_own_broker_blocks_no_other_broker() {
     fill(&mut budget, 1, 10);
     budget.wait(1, 10, 7);
     assert_eq!(budget.grant(), None);
-    assert!(!budget.try_take(1, 1), "nobody overtakes in the same queue");
+    assert!(!budget.try_take(1, 1), "no waiter overtakes in the same queue");
     assert!(budget.try_take(2, 10));
     budget.give_back(2, 10);
     assert_eq!(budget.grant(), None);
@@ -182,7 +182,7 @@ proptest! {
                 out.push((granted.broker, granted.bytes));
             }
         }
-        prop_assert!(waiting.is_empty(), "{waiting:?} wait for ever");
+        prop_assert!(waiting.is_empty(), "{waiting:?} wait indefinitely");
         prop_assert_eq!(budget.free(), TOTAL);
     }
 }

@@ -187,9 +187,9 @@ fn partitions_are_added_and_a_recreated_topic_may_have_fewer() {
     let (three, _) = two.apply(&answer("a", 1, &[(0, 5), (1, 4), (2, 0)]), None);
     assert_eq!(three.topic("a").unwrap().leaders.len(), 3);
     assert_eq!(three.leader("a", 1), Leader { id: 1, epoch: 5 }, "the older entry is not taken");
-    let (anew, _) = three.apply(&answer("a", 2, &[(2, 0)]), None);
-    assert_eq!(anew.topic("a").unwrap().leaders.len(), 1);
-    assert_eq!(anew.leader("a", 1), Leader::NONE);
+    let (recreated, _) = three.apply(&answer("a", 2, &[(2, 0)]), None);
+    assert_eq!(recreated.topic("a").unwrap().leaders.len(), 1);
+    assert_eq!(recreated.leader("a", 1), Leader::NONE);
 }
 
 fn unknown(topic: &str) -> MetadataResponse {

@@ -163,7 +163,7 @@ impl Scram {
             State::First => self.first(text),
             State::Last { signature } => self.last(text, &signature),
             State::Deriving { .. } | State::Over => {
-                Err(self.malformed("there is nothing to be answered"))
+                Err(self.malformed("it came when no response was due"))
             }
         }
     }
@@ -172,17 +172,16 @@ impl Scram {
     fn first(&mut self, text: &str) -> Result<Step, SaslError> {
         let mut parts = text.split(',');
         let mut part = |name: &str| parts.next().and_then(|part| part.strip_prefix(name));
-        let nonce = part("r=").ok_or_else(|| self.malformed("no nonce where it should be"))?;
-        let salt = part("s=").ok_or_else(|| self.malformed("no salt where it should be"))?;
-        let iterations =
-            part("i=").ok_or_else(|| self.malformed("no iterations where they should be"))?;
+        let nonce = part("r=").ok_or_else(|| self.malformed("the nonce is missing"))?;
+        let salt = part("s=").ok_or_else(|| self.malformed("the salt is missing"))?;
+        let iterations = part("i=").ok_or_else(|| self.malformed("the iterations are missing"))?;
         let adds = nonce.strip_prefix(&self.nonce).is_some_and(|added| !added.is_empty());
         if !adds {
-            return Err(self.malformed("its nonce does not go on from ours"));
+            return Err(self.malformed("its nonce does not begin with the client's"));
         }
         let salt = STANDARD.decode(salt).map_err(|_| self.malformed("its salt is not Base64"))?;
         let iterations: u64 =
-            iterations.parse().map_err(|_| self.malformed("its iterations are no number"))?;
+            iterations.parse().map_err(|_| self.malformed("its iterations are not a number"))?;
         let fits = u32::try_from(iterations)
             .ok()
             .filter(|count| (MIN_ITERATIONS..=MAX_ITERATIONS).contains(count));
@@ -197,7 +196,7 @@ impl Scram {
     pub(super) fn derived(&mut self, salted: &SaltedPassword) -> Result<Step, SaslError> {
         let State::Deriving { signed, last } = std::mem::replace(&mut self.state, State::Over)
         else {
-            return Err(SaslError::Unusable("nothing is to be derived"));
+            return Err(SaslError::Unusable("no key derivation is pending"));
         };
         let hash = self.hash;
         let client_key = hash.hmac(&salted.0, b"Client Key");
@@ -213,7 +212,7 @@ impl Scram {
     /// `v=signature`
     fn last(&mut self, text: &str, signature: &[u8]) -> Result<Step, SaslError> {
         let given = text.split(',').next().and_then(|part| part.strip_prefix("v="));
-        let given = given.ok_or_else(|| self.malformed("no signature where it should be"))?;
+        let given = given.ok_or_else(|| self.malformed("the signature is missing"))?;
         let given =
             STANDARD.decode(given).map_err(|_| self.malformed("its signature is not Base64"))?;
         if given.is_empty() || !bool::from(given.ct_eq(signature)) {

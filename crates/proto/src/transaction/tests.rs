@@ -121,7 +121,7 @@ fn version_1_adds_all_new_partitions_in_one_request_and_keeps_its_epoch() {
     assert_eq!(added, all);
     assert_eq!(bench.step(), Step::Idle);
     bench.machine.commit().expect("open");
-    assert_eq!(bench.machine.stamps(), None, "nothing may leave any more");
+    assert_eq!(bench.machine.stamps(), None, "nothing may be sent");
     bench.expect(&COMMIT, Reply::Done);
     assert_eq!(bench.machine.status(), Status::Ready);
     assert_eq!(bench.machine.identity(), Some(FIRST));
@@ -227,7 +227,7 @@ fn version_1_renews_its_epoch_when_the_abort_loses_batches_in_flight() {
     bench.add(0);
     bench.machine.abort().expect("open");
     assert_eq!(bench.step(), Step::Drain { wait_for_in_flight: true });
-    bench.machine.batch_failed(Some(FIRST), Severity::Abortable, "no answer");
+    bench.machine.batch_failed(Some(FIRST), Severity::Abortable, "no response");
     bench.machine.drained(true);
     bench.expect(&ABORT, Reply::Done);
     bench.expect(&Request::InitProducerId(Some(FIRST)), Reply::Identity(NEXT));
@@ -330,7 +330,7 @@ fn a_member_that_left_its_group_makes_the_transaction_abortable() {
     let asked = bench.request();
     bench.answer(&asked, Reply::Each(vec![(key(0), ErrorCode::ILLEGAL_GENERATION)]));
     assert!(matches!(bench.machine.status(), Status::Abortable(_)));
-    assert_eq!(bench.machine.offsets_done(), ticket, "nobody waits for it any more");
+    assert_eq!(bench.machine.offsets_done(), ticket, "the waiting call has ended");
     bench.machine.abort().expect("abortable");
     bench.drain(false);
     assert_eq!(bench.request(), ABORT);

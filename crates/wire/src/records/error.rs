@@ -97,7 +97,7 @@ pub enum RecordError {
         last: i32,
     },
     /// Bytes are left over after the last record.
-    #[error("{0} bytes left behind the last record of a batch")]
+    #[error("{0} bytes left over after the last record of a batch")]
     TrailingBytes(usize),
     /// A control record's key or value is malformed.
     #[error("invalid control record: {0}")]

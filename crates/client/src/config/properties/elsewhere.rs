@@ -33,7 +33,7 @@ const VALIDATORS: &[&str] = &[
 
 const CLASS: &str = "it names a Java class";
 const OWN_TOKENS: &str =
-    "it names a Java class; tokens of your own come from a function, SecurityConfig::oauth_bearer";
+    "it names a Java class; use SecurityConfig::oauth_bearer with a function that returns tokens";
 const BROKERS: &str = "brokers check tokens, clients do not";
 
 static NAMES: &[(&str, Harmless, &str)] = &[
@@ -53,22 +53,14 @@ static NAMES: &[(&str, Harmless, &str)] = &[
         Harmless::Only(&["org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"]),
         CLASS,
     ),
-    (
-        "ssl.keymanager.algorithm",
-        Harmless::Only(&["SunX509", "PKIX"]),
-        "it names an algorithm of Java's",
-    ),
-    (
-        "ssl.provider",
-        Harmless::Only(&[]),
-        "TLS is rustls with ring, whose providers are not Java's",
-    ),
+    ("ssl.keymanager.algorithm", Harmless::Only(&["SunX509", "PKIX"]), "it names a Java algorithm"),
+    ("ssl.provider", Harmless::Only(&[]), "TLS uses rustls with ring, not Java's providers"),
     (
         "ssl.secure.random.implementation",
         Harmless::Only(&[]),
         "randomness comes from the operating system",
     ),
-    ("ssl.trustmanager.algorithm", Harmless::Only(&["PKIX"]), "it names an algorithm of Java's"),
+    ("ssl.trustmanager.algorithm", Harmless::Only(&["PKIX"]), "it names a Java algorithm"),
 ];
 
 /// Prefixes of unsupported names.
@@ -76,7 +68,7 @@ static FAMILIES: &[(&str, &str)] = &[
     ("sasl.kerberos.", "it is for GSSAPI (Kerberos), which is not supported"),
     (
         "sasl.oauthbearer.assertion.",
-        "logging in with a signed assertion is not there; only with a client secret, or with tokens of your own (SecurityConfig::oauth_bearer)",
+        "login with a signed assertion is not supported; use a client secret, or a function that returns tokens (SecurityConfig::oauth_bearer)",
     ),
     ("sasl.oauthbearer.jwks.", BROKERS),
 ];

@@ -81,7 +81,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     secret!("ssl.key.password", ssl.key_password),
     Property {
         name: "ssl.endpoint.identification.algorithm",
-        expected: "https, or nothing to switch it off",
+        expected: "https, or empty to disable it",
         set: |config, text| {
             config.security.ssl.endpoint_identification = match text.to_ascii_lowercase().as_str() {
                 "https" => HostCheck::Https,
@@ -122,7 +122,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     },
     Property {
         name: "ssl.cipher.suites",
-        expected: "names such as TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256 or TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, separated by commas: AES-GCM and ChaCha20 with ECDHE are there",
+        expected: "names such as TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256 or TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, separated by commas: AES-GCM and ChaCha20 with ECDHE are supported",
         set: |config, text| {
             let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
             config.security.ssl.cipher_suites =
@@ -212,14 +212,14 @@ static OIDC: [Property<CommonConfig>; 13] = [
     ),
     bounded!(
         "sasl.login.refresh.window.factor",
-        "a part of a token's time, 0.5 to 1",
+        "a fraction of the token's lifetime, 0.5 to 1",
         refresh_window_factor,
         |text: &str| number(text, 0.5, 1.0),
         f64::to_string
     ),
     bounded!(
         "sasl.login.refresh.window.jitter",
-        "a part of a token's time, 0 to 0.25",
+        "a fraction of the token's lifetime, 0 to 0.25",
         refresh_window_jitter,
         |text: &str| number(text, 0.0, 0.25),
         f64::to_string

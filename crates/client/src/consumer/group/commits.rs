@@ -43,7 +43,7 @@ pub(super) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
     /// No member: the application assigned the partitions.
-    Nobody,
+    Application,
     /// The member, which has released none of the partitions since.
     Owner,
     /// The member with the identity under which it released the partitions.
@@ -215,7 +215,7 @@ impl Queue {
 /// # Errors
 /// As [`crate::Consumer::commit_sync`].
 #[derive(Debug)]
-#[must_use = "without a look at the outcome a failure goes unseen; drop it if that is meant"]
+#[must_use = "a commit can fail; check the outcome, or drop it to ignore failures"]
 pub struct PendingCommit(oneshot::Receiver<Result<()>>);
 
 impl Future for PendingCommit {
@@ -306,7 +306,7 @@ impl Committer {
 
     fn permit(&self, commit: &Commit) -> Result<Permit> {
         match self.group.commits.authority() {
-            Authority::Nobody => Ok(Permit::Go(None)),
+            Authority::Application => Ok(Permit::Go(None)),
             Authority::Former(identity) => {
                 let successor = self.group.look(|machine| machine.successor(&identity));
                 Ok(Permit::Go(Some(successor.unwrap_or(identity))))
@@ -320,14 +320,14 @@ impl Committer {
                 let owned = machine.owned();
                 let foreign = commit.claim.offsets.keys().find(|at| !owned.contains(&key(at)));
                 if let Some(at) = foreign {
-                    let reason = format!("{at} is not assigned to this member any more");
+                    let reason = format!("{at} is no longer assigned to this member");
                     return Err(self.failed(ErrorCode::REBALANCE_IN_PROGRESS, &reason));
                 }
                 match machine.standing() {
                     Standing::Member(identity) => Ok(Permit::Go(Some(identity))),
                     Standing::Rebalancing => Ok(Permit::Wait),
                     Standing::Outside => {
-                        let reason = "the consumer is not a member of the group any more";
+                        let reason = "the consumer is no longer a member of the group";
                         Err(self.failed(ErrorCode::UNKNOWN_MEMBER_ID, reason))
                     }
                 }

@@ -309,7 +309,7 @@ async fn as_member(
         })
         .await?;
     let Some(answer) = answer.groups.into_iter().next() else {
-        return Err(connection.protocol_error("an OffsetFetch answer without the group"));
+        return Err(connection.protocol_error("the OffsetFetch response omits the group"));
     };
     Ok((ErrorCode(answer.error_code), answered!(answer.topics)))
 }

@@ -94,11 +94,11 @@ impl Consumer {
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<()> {
         if self.shared.config.group_protocol != GroupProtocol::Consumer {
             return Err(Error::IllegalState(
-                "the brokers resolve patterns only with group.protocol=consumer; subscribe_matching takes a function",
+                "the brokers resolve patterns only with group.protocol=consumer; otherwise use subscribe_matching with a function",
             ));
         }
         if pattern.is_empty() {
-            return Err(Error::IllegalState("a pattern to subscribe to is never empty"));
+            return Err(Error::IllegalState("the pattern is empty"));
         }
         let group = self.begin_subscription()?;
         *group.pattern.lock() = None;
@@ -205,14 +205,14 @@ impl Consumer {
         };
         let offsets: Offsets = offsets.into_iter().collect();
         if offsets.values().any(|offset| offset.offset < 0) {
-            return Err(Error::IllegalState("an offset is never negative"));
+            return Err(Error::IllegalState("the offset is negative"));
         }
         Ok(group.commits.push(&self.shared, offsets, self.authority()))
     }
 
     fn authority(&self) -> Authority {
         match self.choice {
-            Choice::Assigned => Authority::Nobody,
+            Choice::Assigned => Authority::Application,
             Choice::Subscribed => Authority::Owner,
         }
     }

@@ -58,7 +58,7 @@ impl Rebalance<'_> {
     /// [`Error::IllegalState`] if the partition is not assigned or the offset is negative.
     pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<()> {
         if offset < 0 {
-            return Err(Error::IllegalState("an offset is never negative"));
+            return Err(Error::IllegalState("the offset is negative"));
         }
         self.shared.state.lock().jump(partition, |p, versions| p.seek(offset, versions))
     }

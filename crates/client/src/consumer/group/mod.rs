@@ -205,7 +205,7 @@ impl Group {
                 requests::NO_CONSUMER_PROTOCOL.to_owned()
             }
             (ErrorCode::UNSUPPORTED_ASSIGNOR, _) => {
-                "group.remote.assignor names an assignor of the brokers, group.consumer.assignors there"
+                "group.remote.assignor must name one of the brokers' group.consumer.assignors"
                     .to_owned()
             }
             (ErrorCode::UNRELEASED_INSTANCE_ID, _) => {
@@ -215,16 +215,17 @@ impl Group {
                 format!("another member has taken group.instance.id={instance}")
             }
             (ErrorCode::INVALID_REGULAR_EXPRESSION, _) => {
-                "the pattern subscribed to is read as RE2/J reads it".to_owned()
+                "the subscribed pattern must have the syntax of RE2/J".to_owned()
             }
             (ErrorCode::GROUP_MAX_SIZE_REACHED, GroupProtocol::Consumer) => {
-                "group.consumer.max.size of the brokers".to_owned()
+                "the group has reached the brokers' group.consumer.max.size".to_owned()
             }
             (ErrorCode::GROUP_MAX_SIZE_REACHED, GroupProtocol::Classic) => {
-                "group.max.size of the brokers".to_owned()
+                "the group has reached the brokers' group.max.size".to_owned()
             }
             (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, _) => {
-                "group.protocol or partition.assignment.strategy fits no other member".to_owned()
+                "group.protocol or partition.assignment.strategy does not match the other members"
+                    .to_owned()
             }
             _ => return None,
         })
@@ -265,7 +266,7 @@ impl Group {
         let successor = coordinator::successor(&shared.metadata, common, what, node.id).await;
         Error::Connection {
             broker: format!("{}:{}", node.host, node.port).into(),
-            reason: format!("no answer, and broker {successor} is the coordinator now").into(),
+            reason: format!("no response, and broker {successor} is now the coordinator").into(),
         }
     }
 

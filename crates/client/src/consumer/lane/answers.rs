@@ -376,7 +376,7 @@ impl Fetched {
         match &self.damage {
             Some(error) => Some(error.to_string()),
             None if !self.whole && !records.is_empty() => {
-                Some(format!("the {} bytes fetched hold no whole batch", records.len()))
+                Some(format!("the {} fetched bytes hold no complete batch", records.len()))
             }
             None => None,
         }

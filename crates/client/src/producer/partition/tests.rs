@@ -26,7 +26,7 @@ fn an_error_is_kept_until_a_batch_was_written_after_it() {
     let partition = Partition::new("t".into(), 0, None);
     let mut state = partition.state.lock();
     state.set_last_error(Some(Error::Closed));
-    assert!(state.last_error().is_none(), "what was given up does not wake it");
+    assert!(state.last_error().is_none(), "an abandoned batch does not wake it");
     state.wake(&awake);
     state.set_last_error(Some(Error::Closed));
     assert!(matches!(state.last_error(), Some(Error::Closed)));

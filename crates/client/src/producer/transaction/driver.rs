@@ -106,7 +106,7 @@ impl Driver {
             successor = self.successor(node, &coordinator) => Reply::Lost(Error::Connection {
                 broker: format!("{}:{}", node.host, node.port).into(),
                 reason: format!(
-                    "no answer to {}, and broker {successor} is the coordinator now",
+                    "no response to {}, and broker {successor} is now the coordinator",
                     request.name()
                 ).into(),
             }),

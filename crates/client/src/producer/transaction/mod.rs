@@ -198,7 +198,7 @@ impl TransactionalProducer {
         match control.look(|machine| machine.status()) {
             Status::Open | Status::Abortable(_) => self.abort_transaction().await?,
             Status::Busy(Busy::Aborting | Busy::Committing) => {
-                let limit = self.limit("ending the transaction before (max.block.ms)");
+                let limit = self.limit("ending the previous transaction (max.block.ms)");
                 match self.ended(&limit).await {
                     // The commit failed, and no call has returned its outcome.
                     Err(error) if error.is_abortable() => self.abort_transaction().await?,

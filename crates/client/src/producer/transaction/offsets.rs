@@ -78,7 +78,7 @@ pub(super) fn of_group(
     }
     let offsets: BTreeMap<TopicPartition, OffsetAndMetadata> = offsets.into_iter().collect();
     if offsets.values().any(|offset| offset.offset < 0) {
-        return Err(Error::IllegalState("an offset is never negative"));
+        return Err(Error::IllegalState("the offset is negative"));
     }
     let committed = |(at, offset): (TopicPartition, OffsetAndMetadata)| {
         let committed = CommittedOffset {

@@ -27,7 +27,7 @@ pub(super) struct Call<'a> {
     pub(super) protocol: Protocol,
 }
 
-const NOBODY: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
+const NO_PRODUCER: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
@@ -55,7 +55,7 @@ async fn init_producer_id(
 ) -> Result<Reply<Error>> {
     // Since version 3 the request can bump the epoch of an existing id (KIP-360).
     let versions = if before.is_some() { 3..=5 } else { 0..=5 };
-    let before = before.unwrap_or(NOBODY);
+    let before = before.unwrap_or(NO_PRODUCER);
     let timeout = i32::try_from(call.timeout.as_millis()).unwrap_or(i32::MAX);
     let answer: messages::InitProducerIdResponse = connection
         .request(versions, |_| {
@@ -81,7 +81,7 @@ async fn add_partitions(
     call: &Call<'_>,
     partitions: &[Key],
 ) -> Result<Reply<Error>> {
-    let identity = call.identity.unwrap_or(NOBODY);
+    let identity = call.identity.unwrap_or(NO_PRODUCER);
     // The machine returns the keys in order.
     let topics = partitions.chunk_by(|(a, _), (b, _)| a == b).map(|topic| {
         AddPartitionsToTxnTopic::default()
@@ -113,7 +113,7 @@ async fn add_offsets(
     call: &Call<'_>,
     group: &str,
 ) -> Result<Reply<Error>> {
-    let identity = call.identity.unwrap_or(NOBODY);
+    let identity = call.identity.unwrap_or(NO_PRODUCER);
     let answer: messages::AddOffsetsToTxnResponse = connection
         .request(0..=4, |_| {
             messages::AddOffsetsToTxnRequest::default()
@@ -134,7 +134,7 @@ async fn commit_offsets(
     call: &Call<'_>,
     offsets: &GroupOffsets,
 ) -> Result<Reply<Error>> {
-    let identity = call.identity.unwrap_or(NOBODY);
+    let identity = call.identity.unwrap_or(NO_PRODUCER);
     let mut topics: Vec<TxnOffsetCommitRequestTopic> = Vec::new();
     for ((topic, index), offset) in &offsets.offsets {
         if topics.last().is_none_or(|last| last.name.as_str() != &**topic) {
@@ -188,7 +188,7 @@ async fn end(
     call: &Call<'_>,
     outcome: Outcome,
 ) -> Result<Reply<Error>> {
-    let identity = call.identity.unwrap_or(NOBODY);
+    let identity = call.identity.unwrap_or(NO_PRODUCER);
     let versions = match call.protocol {
         Protocol::V2 => 5..=5,
         Protocol::V1 => 0..=4,
@@ -222,7 +222,7 @@ fn complete<'a>(
     match asked.find(|key| !results.iter().any(|(answered, _)| answered == *key)) {
         None => Ok(Reply::Each(results)),
         Some((topic, index)) => {
-            Err(connection.protocol_error(format!("the answer leaves out {topic}-{index}")))
+            Err(connection.protocol_error(format!("the response omits {topic}-{index}")))
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn read(
     match status {
         200 | 201 => granted(body, now_ms).map_err(|reason| Trouble::Refused(reason.into())),
         300..=399 => Err(Trouble::Refused(
-            format!("it answers with a redirect (status {status}), which is not followed; set the address that it leads to").into(),
+            format!("it responds with a redirect (status {status}), which is not followed; set the address it redirects to").into(),
         )),
         _ => {
             let said = refusal(body, secret);
@@ -68,7 +68,7 @@ pub(super) fn read(
                 400 | 401 | 403 => format!(
                     "it refuses the login (status {status}{said}); check the client id, the client secret and the scope"
                 ),
-                _ => format!("it answers with status {status}{said}"),
+                _ => format!("it responds with status {status}{said}"),
             };
             Err(match FINAL.contains(&status) {
                 true => Trouble::Refused(reason.into()),
@@ -81,20 +81,20 @@ pub(super) fn read(
 fn granted(body: &[u8], now_ms: i64) -> Result<Granted, String> {
     // The parser's error message would quote the text.
     let answer: Answer = serde_json::from_slice(body)
-        .map_err(|_| "its answer is not the JSON of a token".to_owned())?;
+        .map_err(|_| "its response is not a token in JSON".to_owned())?;
     let token = answer.access_token.or(answer.id_token).map(Secret::new);
     let token = token.filter(|token| !token.reveal().trim().is_empty());
-    let token = token.ok_or("there is no access_token in its answer")?;
+    let token = token.ok_or("its response has no access_token")?;
     let token = Secret::new(token.reveal().trim());
     let claims = claims(&token);
     let issued_ms = claims.as_ref().and_then(|claims| to_ms(&claims.iat));
     let stated = claims.and_then(|claims| to_ms(&claims.exp));
     let granted = to_ms(&answer.expires_in).map(|lifetime| now_ms.saturating_add(lifetime));
     let expires_ms = stated.or(granted).ok_or(
-        "the token does not say when it ends: it has no claim 'exp', and the answer no expires_in",
+        "the token has no expiry: no claim 'exp' in it, and no expires_in in the response",
     )?;
     if expires_ms <= now_ms {
-        return Err("the token that it gives has expired; check the clocks".into());
+        return Err("the token it returns has expired; check the clocks".into());
     }
     Ok(Granted { token, issued_ms, expires_ms })
 }

@@ -70,7 +70,7 @@ pub(super) async fn ask(
     let connected = timeout(limits.connect, connect(env, credentials, limits.connect)).await;
     let socket = connected.unwrap_or_else(|_| Err(late("no connection", limits.connect)))?;
     let answered = timeout(limits.read, post(socket, credentials)).await;
-    let (status, body) = answered.unwrap_or_else(|_| Err(late("no answer", limits.read)))?;
+    let (status, body) = answered.unwrap_or_else(|_| Err(late("no response", limits.read)))?;
     answer::read(status, &body, &credentials.client_secret, env.wall.now_ms())
 }
 
@@ -85,7 +85,7 @@ async fn connect(
         .await
         .map_err(unreachable)?;
     let name = ServerName::try_from(endpoint.host.clone())
-        .map_err(|_| Trouble::Refused("its host is no name for a TLS server".into()))?;
+        .map_err(|_| Trouble::Refused("its host is not a valid TLS server name".into()))?;
     let ssl = credentials.ssl.clone();
     let config =
         tokio::task::spawn_blocking(move || tls::build(&ssl).map(|built| built.config)).await;
@@ -167,7 +167,8 @@ async fn collect(mut body: Incoming) -> Result<Zeroizing<Vec<u8>>, Trouble> {
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > MAX_BODY {
             return Err(Trouble::Refused(
-                format!("its answer is larger than {MAX_BODY} bytes, which no token is").into(),
+                format!("its response is larger than {MAX_BODY} bytes, too large for a token")
+                    .into(),
             ));
         }
         bytes.extend_from_slice(data);
@@ -176,14 +177,14 @@ async fn collect(mut body: Incoming) -> Result<Zeroizing<Vec<u8>>, Trouble> {
 
 fn broken(error: &hyper::Error) -> Trouble {
     let reason = match error.is_parse() {
-        true => format!("it does not answer in HTTP: {error}"),
-        false => format!("its answer breaks off: {error}"),
+        true => format!("it does not respond in HTTP: {error}"),
+        false => format!("its response is incomplete: {error}"),
     };
     Trouble::Unreachable(reason.into())
 }
 
 fn unusable(error: &impl std::fmt::Display) -> Trouble {
-    Trouble::Refused(format!("the request cannot be made of the settings: {error}").into())
+    Trouble::Refused(format!("the settings make no valid request: {error}").into())
 }
 
 /// `application/x-www-form-urlencoded`, as Java's `URLEncoder` writes it.

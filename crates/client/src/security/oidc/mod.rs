@@ -160,7 +160,7 @@ impl User {
     pub(crate) fn current(&self) -> Result<OAuthBearerToken, Trouble> {
         self.login.keep();
         self.login.settled(&self.state.borrow()).unwrap_or_else(|| {
-            let reason = "the OAUTHBEARER token has ended, and a new one has not come yet";
+            let reason = "the OAUTHBEARER token has expired, and no new one has arrived yet";
             Err(Trouble::Unreachable(reason.into()))
         })
     }

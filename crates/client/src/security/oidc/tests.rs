@@ -235,16 +235,16 @@ fn error_responses_are_reported_in_one_line_without_secrets() {
     let refusal = json!({ "error": "invalid_client", "error_description": "not\n\"hush\"" });
     let summary = json!({ "errorCode": "E1", "errorSummary": "later" });
     for (status, body, last, part) in [
-        (200, "<html>hush</html>".to_owned(), true, "not the JSON of a token"),
-        (200, String::new(), true, "not the JSON of a token"),
-        (200, "{\"access_token\":5}".into(), true, "not the JSON of a token"),
-        (200, "[".repeat(100_000), true, "not the JSON of a token"),
+        (200, "<html>hush</html>".to_owned(), true, "not a token in JSON"),
+        (200, String::new(), true, "not a token in JSON"),
+        (200, "{\"access_token\":5}".into(), true, "not a token in JSON"),
+        (200, "[".repeat(100_000), true, "not a token in JSON"),
         (200, "{}".into(), true, "no access_token"),
         (200, "{\"access_token\":\" \"}".into(), true, "no access_token"),
         (200, token(json!({ "exp": NOW / 1000 - 1 })), true, "expired"),
         (200, token(json!({ "exp": -1e300 })), true, "expired"),
-        (200, token(json!({})), true, "does not say when it ends"),
-        (200, "{\"access_token\":\"a.b.c\"}".into(), true, "does not say when it ends"),
+        (200, token(json!({})), true, "the token has no expiry"),
+        (200, "{\"access_token\":\"a.b.c\"}".into(), true, "the token has no expiry"),
         (302, String::new(), true, "redirect"),
         (401, refusal.to_string(), true, "status 401: invalid_client, not \"[hidden]\""),
         (400, "hush".into(), true, "client secret"),

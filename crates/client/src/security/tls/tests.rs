@@ -97,5 +97,5 @@ async fn error_for_an_unusable_file_names_its_setting() {
     common.security.ssl.keystore_certificate_chain = Some(pem());
     common.security.ssl.keystore_key = Some(pem().into());
     let mixed = load(&common).await.unwrap_err();
-    assert!(mixed.contains("is not that of the certificate"), "{mixed}");
+    assert!(mixed.contains("does not match the certificate"), "{mixed}");
 }

@@ -41,7 +41,7 @@ async fn round(producer: &Producer, number: usize, readers: &[&Java]) -> BTreeSe
     }
     let mut by = BTreeSet::new();
     while !missing.is_empty() {
-        assert!(begun.elapsed() < LIMIT, "nobody reads {missing:?}");
+        assert!(begun.elapsed() < LIMIT, "no member reads {missing:?}");
         for (index, java) in readers.iter().enumerate() {
             if let Ok(line) = java.lines.recv_timeout(Duration::from_millis(20))
                 && missing.remove(&line)

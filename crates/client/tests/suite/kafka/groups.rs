@@ -47,7 +47,7 @@ impl Group<'_> {
         self.round += 1;
         let mut readers = BTreeSet::new();
         while !missing.is_empty() {
-            assert!(begun.elapsed() < LIMIT, "nobody reads {missing:?}");
+            assert!(begun.elapsed() < LIMIT, "no member reads {missing:?}");
             for record in self.ours.poll(Duration::from_millis(50)).await.unwrap() {
                 let value = String::from_utf8(record.value().unwrap().to_vec()).unwrap();
                 if missing.remove(&value) {

@@ -69,7 +69,7 @@ fn an_outdated_or_future_epoch_is_fenced() {
         owned: Some(Partitions::from([(topic_id("t"), owned.iter().copied().collect())])),
         ..bench::heartbeat("a")
     };
-    assert!(bench.send(lost(&[])).is_ok(), "joins anew");
+    assert!(bench.send(lost(&[])).is_ok(), "joins again");
     bench.pass(Duration::from_secs(2));
     bench.join("b", &["t"]);
     bench.settle();
@@ -141,8 +141,8 @@ fn static_members_keep_their_partitions_while_they_are_away() {
     assert_eq!(refused(&mut bench, named("c", "one")), ErrorCode::UNRELEASED_INSTANCE_ID);
     let wrong = Heartbeat { epoch, ..named("b", "one") };
     assert_eq!(refused(&mut bench, wrong), ErrorCode::FENCED_INSTANCE_ID);
-    let nobody = Heartbeat { epoch, ..named("b", "three") };
-    assert_eq!(refused(&mut bench, nobody), ErrorCode::UNKNOWN_MEMBER_ID);
+    let unknown = Heartbeat { epoch, ..named("b", "three") };
+    assert_eq!(refused(&mut bench, unknown), ErrorCode::UNKNOWN_MEMBER_ID);
 
     let away = Heartbeat { epoch: LEFT_FOR_NOW, ..named("a", "one") };
     assert_eq!(bench.send(away).unwrap().epoch, LEFT_FOR_NOW);
@@ -177,7 +177,7 @@ fn created_grown_and_deleted_topics_begin_new_epochs() {
     assert_eq!((first.epoch, first.assignment), (2, Some(Partitions::new())));
     assert_eq!(bench.beat("a").unwrap().epoch, 2);
     bench.add_topic("x", 1);
-    assert_eq!(bench.beat("a").unwrap().epoch, 2, "a topic that nobody wants");
+    assert_eq!(bench.beat("a").unwrap().epoch, 2, "a topic without subscribers");
     bench.pass(Duration::from_secs(2));
     bench.add_topic("t", 2);
     let beat = bench.beat("a").unwrap();
@@ -247,7 +247,7 @@ fn regular_expressions_are_resolved_at_a_bounded_rate() {
     let beat = bench.send(joining("a", "t.|x")).unwrap();
     assert_eq!((beat.epoch, beat.assignment), (1, Some(Partitions::new())));
     let asked = beat.resolve.expect("something to resolve");
-    assert_eq!(bench.beat("a").unwrap().resolve, None, "it is under way");
+    assert_eq!(bench.beat("a").unwrap().resolve, None, "the lookup is in flight");
     bench.resolve(&asked);
     let beat = bench.beat("a").unwrap();
     assert_eq!((beat.epoch, beat.assignment), (2, Some(bench.of("t1", &[0]))));
@@ -291,7 +291,7 @@ fn a_commit_needs_a_member_in_a_valid_epoch() {
     let at = |partition| [Some((topic_id("t"), partition))];
     let unknown = ErrorCode::UNKNOWN_MEMBER_ID;
     let stale = ErrorCode::STALE_MEMBER_EPOCH;
-    assert_eq!(bench.group.may_commit("", -1, at(0)), Ok(()), "nobody is there");
+    assert_eq!(bench.group.may_commit("", -1, at(0)), Ok(()), "the group has no members");
     assert_eq!(bench.group.may_commit("a", 2, at(0)), Err(unknown));
     bench.join("a", &["t"]);
     bench.pass(Duration::from_secs(2));

@@ -199,7 +199,7 @@ fn the_first_rebalance_waits_while_members_join() {
     bench.pass(Duration::from_secs(2));
     let b = bench.join(member("b"));
     bench.pass(Duration::from_secs(2));
-    assert!(bench.joined.is_empty(), "somebody came, so it waits again");
+    assert!(bench.joined.is_empty(), "a member joined, so it waits again");
     bench.pass(Duration::from_secs(2));
     let (a, b) = (bench.joined(a), bench.joined(b));
     assert_eq!((a.generation, b.generation), (1, 1));
@@ -424,7 +424,11 @@ fn a_commit_needs_the_current_generation_and_a_known_member() {
     let mut bench = Bench::new(Duration::ZERO);
     let now = bench.now;
     let none = |group: &mut Group| group.may_commit(now, "", None, -1);
-    assert_eq!(none(&mut bench.group), Ok(()), "a group without members keeps offsets for anybody");
+    assert_eq!(
+        none(&mut bench.group),
+        Ok(()),
+        "a group without members keeps offsets for every client"
+    );
     let mut bench = Bench::stable(&["a"]);
     let now = bench.now;
     let cases = [

@@ -128,7 +128,11 @@ impl Groups {
         let Some(group) = self.consumers(id) else { return };
         let step = group.expire(cx.now, &topics);
         if let Err(code) = self.take_step(id, Vec::new(), step, cx) {
-            tracing::debug!(group = id, code = code.name(), "members that are due stay for now");
+            tracing::debug!(
+                group = id,
+                code = code.name(),
+                "expired members were not removed; retrying"
+            );
             if let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id) {
                 group.postpone(cx.now, cx.now + RETRY);
             }

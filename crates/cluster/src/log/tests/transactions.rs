@@ -81,7 +81,7 @@ const CASES: &[(&str, Steps, Option<i64>)] = &[
         Some(1),
     ),
     (
-        "only the coordinator's word begins one; then it goes on without",
+        "only a verified batch begins a transaction; later batches need no verification",
         &[
             (Unverified(1, 0, 0), NO_TXN),
             (Send(1, 0, 0), Ok(0)),
@@ -97,7 +97,7 @@ const CASES: &[(&str, Steps, Option<i64>)] = &[
         Some(0),
     ),
     (
-        "a marker of a new epoch fences the old one and begins the sequence anew",
+        "a marker of a new epoch fences the old one and restarts the sequence",
         &[
             (Send(1, 0, 0), Ok(0)),
             (EndBumped(1, 1, ABORT), Ok(1)),
@@ -131,7 +131,7 @@ const CASES: &[(&str, Steps, Option<i64>)] = &[
     ),
     ("a marker without a transaction decides nothing", &[(End(1, 0, ABORT, 0), Ok(0))], None),
     (
-        "the sequence goes on behind a marker of the same epoch",
+        "the sequence continues after a marker of the same epoch",
         &[
             (Send(1, 4, 0), Ok(0)),
             (End(1, 4, COMMIT, 0), Ok(1)),
@@ -330,7 +330,7 @@ fn truncation_of_a_marker_reopens_its_transaction() {
     log.truncate_to(marker).unwrap();
     assert_eq!(log.first_unstable_offset(), Some(0));
     assert_eq!(aborted(&log, 0, marker), []);
-    assert_eq!(act(&mut log, Unverified(1, 0, 1)), Ok(marker), "it goes on");
+    assert_eq!(act(&mut log, Unverified(1, 0, 1)), Ok(marker), "the transaction continues");
 }
 
 #[test]

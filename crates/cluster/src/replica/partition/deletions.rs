@@ -87,7 +87,7 @@ impl Partition {
             return;
         }
         if let Err(error) = inner.log.delete_before(log_start.min(inner.high_watermark)) {
-            tracing::error!(%error, "records that the leader has deleted stay behind");
+            tracing::error!(%error, "records deleted by the leader were not deleted");
         }
     }
 

@@ -99,7 +99,7 @@ impl Partition {
             (_, own_end) => own_end.min(end),
         };
         let to = to.max(inner.log.start_offset());
-        tracing::info!(topic = %self.topic, partition = self.key.index, from = end, to, "log parts from the leader's; truncated");
+        tracing::info!(topic = %self.topic, partition = self.key.index, from = end, to, "log diverged from the leader's; truncated");
         inner.log.truncate_to(to)?;
         inner.high_watermark = inner.high_watermark.min(to);
         Ok(())

@@ -443,15 +443,15 @@ async fn every_api_asks_the_authorizer() {
             Found(count) => *count == 0,
             Open => true,
         };
-        assert!(refused, "{api} tells somebody without rights: {told:?}");
+        assert!(refused, "{api} responds without permission: {told:?}");
     }
     for api in advertised {
         let told = ask(&mut admin, api).await;
-        assert!(told.is_served(), "{api} tells somebody with all rights: {told:?}");
+        assert!(told.is_served(), "{api} refuses a super user: {told:?}");
     }
     let open = [17, 18, 36, 60].map(ApiKey);
     for api in open {
-        assert!(matches!(ask(&mut alice, api).await, Open), "{api} is for everybody");
+        assert!(matches!(ask(&mut alice, api).await, Open), "{api} needs no permission");
     }
     soon(cluster.shutdown()).await;
 }

@@ -37,7 +37,7 @@ fn partitions_follow_a_colon() {
         [("bar", vec![0, 1, 2]), ("baz", vec![]), ("foo1", vec![]), ("foo2", vec![])]
     );
     for (text, word) in
-        [("foo:x", "'x' is no partition"), ("foo:1:2", "no partition"), (":1", "no topic")]
+        [("foo:x", "'x' is not a partition"), ("foo:1:2", "not a partition"), (":1", "no topic")]
     {
         let error = read(&[text]).unwrap_err();
         assert!(error.contains(word), "{error}");

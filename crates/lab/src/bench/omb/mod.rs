@@ -201,7 +201,7 @@ impl Driver {
         let class = file.driver_class.rsplit('.').next().unwrap_or_default();
         if !class.is_empty() && class != "KafkaBenchmarkDriver" {
             return refuse(format!(
-                "driverClass '{}' is not supported; there is KafkaBenchmarkDriver",
+                "driverClass '{}' is not supported; supported is KafkaBenchmarkDriver",
                 file.driver_class
             ));
         }

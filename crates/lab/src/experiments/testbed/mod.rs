@@ -323,7 +323,7 @@ impl Testbed {
                     break;
                 }
                 if Instant::now() > deadline {
-                    let text = format!("{topic} has not all its replicas in sync after 60 s");
+                    let text = format!("not all replicas of {topic} are in sync after 60 s");
                     return Err(Error::Unexpected(text));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -333,7 +333,7 @@ impl Testbed {
     }
 
     fn admin(&self) -> Result<&(Runtime, Admin)> {
-        self.admin.as_ref().ok_or_else(|| Error::Options("there is no cluster".into()))
+        self.admin.as_ref().ok_or_else(|| Error::Options("no cluster is available".into()))
     }
 
     /// Kills a broker (SIGKILL).
@@ -580,11 +580,11 @@ pub(crate) fn versions(cluster: &ClusterKind) -> BTreeMap<String, String> {
 }
 
 fn unknown(id: i32) -> Error {
-    Error::Options(format!("there is no broker {id} here"))
+    Error::Options(format!("this cluster has no broker {id}"))
 }
 
 fn unbreakable() -> Error {
-    Error::Options("this cluster cannot be hit in this way".into())
+    Error::Options("this cluster does not support this fault".into())
 }
 
 #[cfg(feature = "apache")]

@@ -203,7 +203,7 @@ fn an_abandoned_batch_is_not_split() {
     let batch = take(&mut queue, &policy, 1, now);
     assert!(queue.give_up(&policy).is_empty());
     let parts = Parts::of(&batch, &policy).expect("its own records");
-    let refused = queue.split(batch, parts, |_| unreachable!("nobody takes the parts"));
+    let refused = queue.split(batch, parts, |_| unreachable!("an abandoned batch yields no parts"));
     assert_eq!(refused.map(|batch| batch.records), Some(4));
     assert!(queue.is_idle());
 }

@@ -141,7 +141,7 @@ fn a_revocation_is_acknowledged_after_its_commits_have_a_response() {
     member.pass(INTERVAL);
     member.heartbeat();
     member.answer(reply(1, Some(&[1])));
-    assert_eq!(member.next(), Step::Wait(member.now + INTERVAL), "nothing is let go of yet");
+    assert_eq!(member.next(), Step::Wait(member.now + INTERVAL), "nothing is revoked yet");
     assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0])));
     // The member continues its heartbeats without reporting what it owns.
     member.pass(INTERVAL);
@@ -189,7 +189,11 @@ fn an_offer_that_is_withdrawn_is_acknowledged_at_once() {
     member.pass(INTERVAL);
     assert_eq!(member.heartbeat().owned, None);
     member.answer(reply(1, Some(&[0])));
-    assert_eq!(member.heartbeat().owned, Some(TopicIds::new()), "nobody reads it");
+    assert_eq!(
+        member.heartbeat().owned,
+        Some(TopicIds::new()),
+        "the application has taken no partition"
+    );
     // The coordinator may assign to others what this heartbeat reports as not owned, so the application must wait.
     assert_eq!(member.machine.handover(), None);
     member.answer(reply(2, None));
@@ -248,13 +252,13 @@ fn a_topic_that_was_recreated_is_claimed_by_its_new_id() {
     member.settle_at_coordinator(&[0]);
     member.pass(INTERVAL);
     member.heartbeat();
-    let anew = Uuid([9; 16]);
-    let assignment: TopicIds = [(anew, [0].into())].into();
+    let recreated = Uuid([9; 16]);
+    let assignment: TopicIds = [(recreated, [0].into())].into();
     let again = GroupReply { epoch: 2, interval: INTERVAL, assignment: Some(assignment.clone()) };
     member.answer(Ok(again));
     assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0])));
     assert!(matches!(member.next(), Step::Resolve(..)), "{:?}", member.machine);
-    member.machine.resolved([(anew, "t".into())], member.now);
+    member.machine.resolved([(recreated, "t".into())], member.now);
     member.heartbeat();
     member.answer(reply(2, None));
     member.flush();
@@ -363,7 +367,7 @@ fn the_epoch_of_a_leave_shows_whether_the_member_is_static() {
     }
     let mut member = Member::of_coordinator(None);
     member.machine.leave();
-    assert_eq!(member.next(), Step::Idle, "nobody knows of it");
+    assert_eq!(member.next(), Step::Idle, "the coordinator does not know the member");
 }
 
 #[test]
@@ -422,5 +426,8 @@ fn names_are_those_of_the_target() {
     member.heartbeat();
     let assignment = Some([(topic_id("z"), BTreeSet::from([0]))].into());
     member.answer(Ok(GroupReply { epoch: 2, interval: INTERVAL, assignment }));
-    assert!(matches!(member.next(), Step::Resolve(..)), "a name nobody asked for is not kept");
+    assert!(
+        matches!(member.next(), Step::Resolve(..)),
+        "a name that was not requested is not kept"
+    );
 }

@@ -136,7 +136,7 @@ fn a_request_in_flight_is_joined_for_the_same_cause_only() {
     rig.now += 5 * MS;
     rig.want_for("a", Cause::Broker(2));
     rig.answer("a", Said::Complete);
-    assert_eq!(rig.due_in(), Some(Duration::ZERO), "left before broker 2 was in trouble");
+    assert_eq!(rig.due_in(), Some(Duration::ZERO), "the request was sent before broker 2 failed");
     rig.take();
     rig.answer("a", Said::Complete);
     // Its interval is running: a request in flight for another cause makes it no shorter.
@@ -213,7 +213,7 @@ fn a_missing_leader_is_looked_up_steadily_and_then_with_growing_backoff() {
     rig.take();
     rig.answer("a", Said::Leaderless);
     rig.want("a");
-    assert_eq!(rig.due_in(), Some(100 * MS), "somebody waits");
+    assert_eq!(rig.due_in(), Some(100 * MS), "a task waits");
 }
 
 #[test]
