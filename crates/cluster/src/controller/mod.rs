@@ -32,7 +32,7 @@ use curtail_net::Entropy;
 use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, futures::Notified},
     time::{Instant, sleep_until},
 };
 
@@ -61,10 +61,12 @@ pub struct Controller {
     /// Brokers heard of since the timer last looked.
     heard: Mutex<BTreeSet<i32>>,
     wake: Notify,
-    version: watch::Sender<u64>,
+    /// Wakes waiters in the order in which they began to wait, as `came_up` does. A watch channel wakes them in a random one,
+    /// and simulated runs of one seed would differ.
+    changed: Notify,
     /// Where the journal is; `None` for metadata in memory only.
     home: Option<(Arc<dyn Disk>, PathBuf)>,
-    up: watch::Sender<bool>,
+    came_up: Notify,
 }
 
 struct Inner {
@@ -150,9 +152,9 @@ impl Controller {
             mailboxes,
             heard: Mutex::default(),
             wake: Notify::new(),
-            version: watch::Sender::new(published),
+            changed: Notify::new(),
             home,
-            up: watch::Sender::new(true),
+            came_up: Notify::new(),
         })
     }
 
@@ -164,6 +166,7 @@ impl Controller {
         let timeout = self.config.broker_session_timeout;
         let mut deadlines: BTreeMap<i32, Instant> = BTreeMap::new();
         let mut restarts = 0;
+        let mut due = None;
         loop {
             let now = Instant::now();
             let restarted = self.inner.lock().restarts;
@@ -175,6 +178,11 @@ impl Controller {
             }
             // A refused change is tried again once the sessions have timed out once more.
             let _ = self.change(|state| {
+                // The lock may have been held by a change whose sync took long.
+                let now = Instant::now();
+                if self.was_stuck(due, now) {
+                    deadlines.clear();
+                }
                 deadlines.retain(|id, _| state.has_session(*id));
                 for id in self.mailboxes.keys() {
                     if !state.has_session(*id) {
@@ -188,7 +196,8 @@ impl Controller {
                 }
             });
             deadlines.retain(|_, deadline| *deadline > now);
-            match deadlines.values().min().copied() {
+            due = deadlines.values().min().copied();
+            match due {
                 Some(next) => tokio::select! {
                     biased;
                     () = self.wake.notified() => {}
@@ -197,6 +206,13 @@ impl Controller {
                 None => self.wake.notified().await,
             }
         }
+    }
+
+    /// Whether the sessions could not be looked at for long after the first was due: the process was suspended, or a sync of
+    /// the journal did not return. Heartbeats had no chance then.
+    fn was_stuck(&self, due: Option<Instant>, now: Instant) -> bool {
+        self.config.plant != Some(Plant::CountStandstill)
+            && due.is_some_and(|due| now > due + self.config.broker_session_timeout / 2)
     }
 
     /// Decides under the lock, journals the changes, then publishes them.
@@ -241,7 +257,7 @@ impl Controller {
         for mailbox in self.mailboxes.values() {
             mailbox.put(&image);
         }
-        self.version.send_replace(image.version);
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn mailbox(&self, id: i32) -> Option<&Arc<Mailbox>> {
@@ -278,9 +294,9 @@ impl Controller {
         key.and_then(|key| state.unclean.get(&key)).copied().unwrap_or(0)
     }
 
-    /// Follows the version of the metadata.
-    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// Completes with the next version of the metadata after this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Registers an incarnation of a broker: its epoch, and the metadata to start from. The mailbox then
