@@ -3,6 +3,9 @@
 //! A seed decides everything ([`Plan::from_seed`]): latencies, the workload, and the faults that hit it. [`run()`] carries
 //! a plan out and judges what happened ([`checker`]). The same seed gives the same run, down to every byte sent, which
 //! [`Report::hash`] proves; a seed that fails is replayed by its number alone.
+//!
+//! # Coverage
+#![doc = include_str!("../COVERAGE.md")]
 
 pub mod checker;
 mod disk;

@@ -1,8 +1,8 @@
 //! A world for measurement: clients and brokers in virtual time that is exact to the nanosecond, on machines whose network and
 //! disks are a model with parameters.
 //!
-//! The simulation beside it ([`crate::run()`]) looks for wrong outcomes on turmoil's network, which moves time and messages by
-//! whole milliseconds. Latencies of a few milliseconds need finer time and bandwidth; see decision 0034.
+//! The simulation beside it ([`crate::run()`]) looks for wrong outcomes on a network that moves messages by whole
+//! milliseconds. Latencies of a few milliseconds need finer time and bandwidth; see decision 0034.
 
 mod clock;
 mod disk;
